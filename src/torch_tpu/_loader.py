@@ -1,0 +1,87 @@
+"""Makes the device "tpu" known to torch. Called by ``import torch`` through the entry point group ``torch.backends``."""
+
+import importlib.metadata
+import os
+import sys
+import warnings
+
+import torch
+
+# The torch series that the C++ part is compiled against.
+TORCH_SERIES = "2.13"
+
+_done = False
+_problem: str | None = None
+
+
+def load() -> None:
+    """Registers the device, once in a process; later calls do nothing.
+
+    Starts no device and no plugin: the first use of the device does. Where it cannot be registered, it warns
+    in one sentence and leaves torch as it was; :func:`problem` has the sentence.
+    """
+    global _done, _problem
+    if _done:
+        return
+    _done = True
+    _problem = _load()
+    if _problem is not None:
+        warnings.warn(f"The tpu device is not available: {_problem}", RuntimeWarning, stacklevel=2)
+
+
+def problem() -> str | None:
+    """Why the device could not be registered, or None."""
+    return _problem
+
+
+def _load() -> str | None:
+    series = ".".join(torch.__version__.split(".")[:2])
+    if series != TORCH_SERIES:
+        return (
+            f"torchtpu is built for torch {TORCH_SERIES}, but torch {torch.__version__} is installed: "
+            f"pip install 'torch=={TORCH_SERIES}.*', or the torchtpu release for torch {series}."
+        )
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "tpu") or hasattr(torch, "tpu"):
+        return f"another package has already registered the device {torch._C._get_privateuse1_backend_name()!r}."
+    try:
+        from torch_tpu import _C  # noqa: F401
+    except ImportError as error:
+        return _why_no_extension(error)
+    _register()
+    return None
+
+
+def _register() -> None:
+    from torch_tpu import _C, _backends, _plugin
+
+    if torch._C._get_privateuse1_backend_name() != "tpu":
+        torch.utils.rename_privateuse1_backend("tpu")
+    _C._set_plugin_resolver(_plugin.resolve)
+
+    from torch_tpu import tpu
+
+    torch._register_device_module("tpu", tpu)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    # The names under which torch's own device modules have their parts: torch.tpu.random and so on.
+    for part in ("memory", "random"):
+        sys.modules[f"torch.tpu.{part}"] = getattr(tpu, part)
+    torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
+    # Thread-local in torch: a new thread starts with float16 and names its dtype.
+    torch.set_autocast_dtype("tpu", torch.bfloat16)
+
+
+def _why_no_extension(error: ImportError) -> str:
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if not any(name.startswith("_C.") and name.endswith(".so") for name in os.listdir(folder)):
+        try:
+            where = importlib.metadata.distribution("torchtpu").locate_file("torch_tpu")
+        except importlib.metadata.PackageNotFoundError:
+            where = None
+        if where is None or os.path.samefile(folder, where):
+            return f"{folder} has no compiled part: install the package (`make build` in its source tree)."
+        return (
+            f"Python found the source folder {folder} before the installed package {where}: "
+            "start Python elsewhere or take that folder out of PYTHONPATH."
+        )
+    return f"its compiled part cannot be loaded, so it should be built again for torch {torch.__version__}: {error}."
