@@ -1,0 +1,36 @@
+// THE op table: every row of every family. A reader finds an op by its ATen overload name.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tpu/ops/op.h"
+
+namespace tpu::ops {
+
+struct Family {
+  std::string_view name;
+  std::span<const Row> rows;
+};
+
+// One function per file of rows; listed here so that link order cannot drop one.
+std::span<const Row> elementwise_rows();
+std::span<const Row> compare_rows();
+std::span<const Row> reduce_rows();
+std::span<const Row> matmul_rows();
+std::span<const Row> shape_rows();
+std::span<const Row> index_rows();
+std::span<const Row> sort_rows();
+std::span<const Row> create_rows();
+std::span<const Row> conv_rows();
+std::span<const Row> pool_rows();
+std::span<const Row> norm_rows();
+std::span<const Row> loss_rows();
+std::span<const Row> attention_rows();
+std::span<const Row> random_rows();
+std::span<const Row> optimizer_rows();
+
+const std::vector<Family>& table();
+
+}  // namespace tpu::ops
