@@ -4,6 +4,7 @@ import sys
 import types
 
 import torch
+
 from torch_tpu import _C, _plugin
 
 

@@ -1,4 +1,4 @@
-"""Makes the device "tpu" known to torch. Called by ``import torch`` through the entry point group ``torch.backends``."""
+"""Makes the device "tpu" known to torch: ``import torch`` calls it, by the entry point group ``torch.backends``."""
 
 import importlib.metadata
 import os

@@ -69,8 +69,8 @@ def find() -> Plugin:
         if path := _packaged(module, file):
             return Plugin(path, "cpu", f"package {module}")
     raise PluginNotFound(
-        "No PJRT plugin is installed: pip install fastatomstruct-xla-cpu to run on the CPU, pip install 'torchtpu[tpu]' "
-        "on a machine with a TPU, or set TORCH_TPU_PLUGIN to the path of a plugin."
+        "No PJRT plugin is installed: pip install fastatomstruct-xla-cpu to run on the CPU, "
+        "pip install 'torchtpu[tpu]' on a machine with a TPU, or set TORCH_TPU_PLUGIN to the path of a plugin."
     )
 
 
@@ -86,7 +86,9 @@ def tpu_present(sysfs: str = "/sys", dev: str = "/dev") -> bool:
 def _explicit(path: str) -> Plugin:
     path = os.path.abspath(os.path.expanduser(path))
     if not os.path.isfile(path):
-        raise PluginNotFound(f"TORCH_TPU_PLUGIN names {path}, which is not a file: set it to the path of a PJRT plugin.")
+        raise PluginNotFound(
+            f"TORCH_TPU_PLUGIN names {path}, which is not a file: set it to the path of a PJRT plugin."
+        )
     platform = "tpu" if "tpu" in os.path.basename(path) else "cpu"
     return Plugin(path, platform, "TORCH_TPU_PLUGIN")
 

@@ -5,7 +5,9 @@ Devices, streams and memory go through ``torch.accelerator``: most names here ar
 """
 
 from torch_tpu.tpu import _utils, memory, random
-from torch_tpu.tpu.device import (
+from torch_tpu.tpu._device import (
+    _is_in_bad_fork,
+    _lazy_init,
     can_device_access_peer,
     counters,
     current_device,
@@ -24,7 +26,7 @@ from torch_tpu.tpu.device import (
     set_device,
     synchronize,
 )
-from torch_tpu.tpu.device import _is_in_bad_fork, _lazy_init  # isort: skip
+from torch_tpu.tpu._streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 from torch_tpu.tpu.memory import (
     empty_cache,
     max_memory_allocated,
@@ -38,6 +40,7 @@ from torch_tpu.tpu.memory import (
     reset_peak_memory_stats,
 )
 from torch_tpu.tpu.random import (
+    _get_generator,
     default_generators,
     get_rng_state,
     get_rng_state_all,
@@ -49,53 +52,3 @@ from torch_tpu.tpu.random import (
     set_rng_state,
     set_rng_state_all,
 )
-from torch_tpu.tpu.random import _get_generator  # isort: skip
-from torch_tpu.tpu.streams import Event, Stream, current_stream, default_stream, set_stream, stream
-
-__all__ = [
-    "Event",
-    "Stream",
-    "can_device_access_peer",
-    "counters",
-    "current_device",
-    "current_stream",
-    "default_generators",
-    "default_stream",
-    "device",
-    "device_count",
-    "device_of",
-    "empty_cache",
-    "get_amp_supported_dtype",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_rng_state_all",
-    "init",
-    "initial_seed",
-    "is_available",
-    "is_bf16_supported",
-    "is_initialized",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "memory_summary",
-    "random",
-    "reset_accumulated_memory_stats",
-    "reset_counters",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "stream",
-    "synchronize",
-]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+
 from torch_tpu import _C
 from torch_tpu.tpu._utils import existing_index
 

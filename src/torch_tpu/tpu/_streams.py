@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+
 from torch_tpu.tpu._utils import existing_index
 
 Stream = torch.Stream

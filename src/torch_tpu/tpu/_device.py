@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import torch
+
 from torch_tpu import _C, _plugin
 from torch_tpu.tpu._utils import _get_device_index, existing_index
 
