@@ -2,6 +2,8 @@
 
 __version__ = "0.1.0"
 
+import torch  # noqa: F401  (first: it calls the loader at its end, which needs a complete torch)
+
 from torch_tpu._loader import load
 
 load()
