@@ -34,6 +34,7 @@ class Buffer {
   // Actual sizes; waits for a dynamic buffer to be computed.
   std::span<const int64_t> unpadded_dims() const;
   size_t on_device_size() const;
+  const Device& device() const;
 
   // Row-major bytes of the (unpadded) value. `dst` must stay valid until the event is ready, also
   // when that is an error. Enqueued after the work that computes the buffer.

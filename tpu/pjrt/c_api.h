@@ -239,19 +239,11 @@ struct MemoryLayout_Tiled {
   size_t num_tiles = 0;
 };
 
-struct MemoryLayout_Strides {
-  Head head{sizeof(MemoryLayout_Strides)};
-  const int64_t* byte_strides = nullptr;
-  size_t num_byte_strides = 0;
-};
-
+// In the ABI `tiled` is a union with a smaller form, byte strides, which isn't used here.
 struct MemoryLayout {
-  enum class Type : uint32_t { kTiled = 0, kStrides = 1 };
+  enum class Type : uint32_t { kTiled = 0 };
   Head head{offsetof(MemoryLayout, type) + sizeof(Type)};
-  union {
-    MemoryLayout_Tiled tiled{};
-    MemoryLayout_Strides strides;
-  };
+  MemoryLayout_Tiled tiled{};
   Type type = Type::kTiled;
 };
 

@@ -45,6 +45,7 @@ class Client : public std::enable_shared_from_this<Client> {
   int process_index() const noexcept { return process_index_; }
   // Those that this process can address, in the plugin's order.
   const std::vector<Device>& devices() const noexcept { return devices_; }
+  const Device& device(c::Device* raw) const;
   // Of all processes together.
   size_t global_device_count() const noexcept { return global_device_count_; }
 

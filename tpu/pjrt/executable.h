@@ -39,6 +39,8 @@ struct CompiledMemoryStats {
 // doesn't implement is nullopt.
 class Executable {
  public:
+  Executable() = default;
+  // Takes over `raw`, also when it throws.
   Executable(std::shared_ptr<const Plugin> plugin, c::Executable* raw);
   Executable(Executable&& other) noexcept
       : plugin_(std::move(other.plugin_)),
@@ -66,6 +68,9 @@ class Executable {
   c::Executable* raw() const noexcept { return raw_; }
 
  private:
+  Executable(std::shared_ptr<const Plugin> plugin, c::Executable* raw, size_t num_outputs) noexcept
+      : plugin_(std::move(plugin)), raw_(raw), num_outputs_(num_outputs) {}
+
   std::shared_ptr<const Plugin> plugin_;
   c::Executable* raw_ = nullptr;
   size_t num_outputs_ = 0;
@@ -75,6 +80,7 @@ class Executable {
 // Const methods are thread-safe; work is enqueued in the order of the calls.
 class LoadedExecutable {
  public:
+  // Takes over `raw`, also when it throws.
   LoadedExecutable(std::shared_ptr<const Client> client, c::LoadedExecutable* raw);
   LoadedExecutable(LoadedExecutable&& other) noexcept
       : client_(std::move(other.client_)),
@@ -122,6 +128,10 @@ class LoadedExecutable {
   c::LoadedExecutable* raw() const noexcept { return raw_; }
 
  private:
+  LoadedExecutable(std::shared_ptr<const Client> client, const c::Api* api,
+                   c::LoadedExecutable* raw) noexcept
+      : client_(std::move(client)), api_(api), raw_(raw) {}
+
   std::shared_ptr<const Client> client_;
   const c::Api* api_ = nullptr;
   c::LoadedExecutable* raw_ = nullptr;
