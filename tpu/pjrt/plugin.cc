@@ -2,15 +2,46 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 
 #include "tpu/pjrt/error.h"
 
 namespace tpu::pjrt {
 namespace {
+
+// Plugins read their log level once, while they are loaded. It's set for that moment only, so that
+// neither child processes nor other libraries inherit it, and a level that the user chose stays.
+class QuietLoad {
+ public:
+  QuietLoad() {
+    const char* wanted = std::getenv("TORCH_TPU_PLUGIN_LOG");
+    if (wanted != nullptr && std::string_view(wanted) == "1") return;
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      if (std::getenv(kNames[i]) != nullptr) continue;
+      is_set_[i] = setenv(kNames[i], kOnlyFatal, 1) == 0;
+    }
+  }
+  ~QuietLoad() {
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      if (is_set_[i]) unsetenv(kNames[i]);
+    }
+  }
+  QuietLoad(const QuietLoad&) = delete;
+  QuietLoad& operator=(const QuietLoad&) = delete;
+
+ private:
+  static constexpr const char* kOnlyFatal = "3";
+  static constexpr std::array<const char*, 3> kNames = {
+      "TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL"};
+
+  std::array<bool, kNames.size()> is_set_{};
+};
 
 void require_known_version(const std::string& path, const c::Api* api) {
   const auto [major, minor] =
@@ -56,6 +87,7 @@ std::shared_ptr<Plugin> Plugin::load(const std::string& path) {
   static auto& plugins = *new std::map<const c::Api*, std::shared_ptr<Plugin>>;
   std::lock_guard lock(mutex);
 
+  const QuietLoad quiet;
   const c::Api* api = open(path);
   if (auto known = plugins.find(api); known != plugins.end()) return known->second;
   require_known_version(path, api);

@@ -13,7 +13,8 @@ namespace tpu::pjrt {
 // since plugins keep threads running; api() stays valid for the life of the process.
 // Thread-safe. A load that throws leaves nothing initialised and may be tried again.
 //
-// Plugins log to stderr. Unless the environment says TORCH_TPU_PLUGIN_LOG=1, that is kept silent.
+// Plugins log to stderr. That is kept silent unless the environment says TORCH_TPU_PLUGIN_LOG=1 or
+// sets a level itself (TF_CPP_MIN_LOG_LEVEL, for libtpu TPU_MIN_LOG_LEVEL, TPU_STDERR_LOG_LEVEL).
 class Plugin {
  public:
   static std::shared_ptr<Plugin> load(const std::string& path);
