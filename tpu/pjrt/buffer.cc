@@ -23,12 +23,12 @@ class RowMajor {
   }
   RowMajor(const RowMajor&) = delete;
 
-  c::MemoryLayout* layout() { return &layout_; }
+  c::Buffer_MemoryLayout* layout() { return &layout_; }
 
  private:
   std::array<int64_t, 8> few_;
   std::vector<int64_t> many_;
-  c::MemoryLayout layout_;
+  c::Buffer_MemoryLayout layout_;
 };
 
 }  // namespace

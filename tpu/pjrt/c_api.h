@@ -81,12 +81,19 @@ struct Api_Version {
   int minor_version = 0;
 };
 
+enum class NamedValue_Type : uint32_t {
+  kString = 0,
+  kInt64 = 1,
+  kInt64List = 2,
+  kFloat = 3,
+  kBool = 4,
+};
+
 struct NamedValue {
-  enum class Type : uint32_t { kString = 0, kInt64 = 1, kInt64List = 2, kFloat = 3, kBool = 4 };
   Head head{sizeof(NamedValue)};
   const char* name = nullptr;
   size_t name_size = 0;
-  Type type = Type::kString;
+  NamedValue_Type type = NamedValue_Type::kString;
   union {
     const char* string_value = nullptr;
     int64_t int64_value;
@@ -230,8 +237,8 @@ struct Client_Compile_Args {
   LoadedExecutable* executable = nullptr;
 };
 
-struct MemoryLayout_Tiled {
-  Head head{sizeof(MemoryLayout_Tiled)};
+struct Buffer_MemoryLayout_Tiled {
+  Head head{sizeof(Buffer_MemoryLayout_Tiled)};
   const int64_t* minor_to_major = nullptr;
   size_t minor_to_major_size = 0;
   const int64_t* tile_dims = nullptr;
@@ -239,12 +246,13 @@ struct MemoryLayout_Tiled {
   size_t num_tiles = 0;
 };
 
+enum class Buffer_MemoryLayout_Type : uint32_t { kTiled = 0 };
+
 // In the ABI `tiled` is a union with a smaller form, byte strides, which isn't used here.
-struct MemoryLayout {
-  enum class Type : uint32_t { kTiled = 0 };
-  Head head{offsetof(MemoryLayout, type) + sizeof(Type)};
-  MemoryLayout_Tiled tiled{};
-  Type type = Type::kTiled;
+struct Buffer_MemoryLayout {
+  Head head{offsetof(Buffer_MemoryLayout, type) + sizeof(Buffer_MemoryLayout_Type)};
+  Buffer_MemoryLayout_Tiled tiled{};
+  Buffer_MemoryLayout_Type type = Buffer_MemoryLayout_Type::kTiled;
 };
 
 struct Client_BufferFromHostBuffer_Args {
@@ -259,7 +267,7 @@ struct Client_BufferFromHostBuffer_Args {
   HostBufferSemantics host_buffer_semantics = HostBufferSemantics::kImmutableOnlyDuringCall;
   Device* device = nullptr;
   Memory* memory = nullptr;
-  MemoryLayout* device_layout = nullptr;
+  Buffer_MemoryLayout* device_layout = nullptr;
   Event* done_with_host_buffer = nullptr;
   Buffer* buffer = nullptr;
 };
@@ -271,7 +279,7 @@ struct Client_CreateViewOfDeviceBuffer_Args {
   const int64_t* dims = nullptr;
   size_t num_dims = 0;
   ElementType element_type = ElementType::kInvalid;
-  MemoryLayout* layout = nullptr;
+  Buffer_MemoryLayout* layout = nullptr;
   Device* device = nullptr;
   void (*on_delete_callback)(void* device_buffer_ptr, void* user_arg) = nullptr;
   void* on_delete_callback_arg = nullptr;
@@ -286,7 +294,7 @@ struct Client_CreateUninitializedBuffer_Args {
   const int64_t* shape_dims = nullptr;
   size_t shape_num_dims = 0;
   ElementType shape_element_type = ElementType::kInvalid;
-  MemoryLayout* shape_layout = nullptr;
+  Buffer_MemoryLayout* shape_layout = nullptr;
   Device* device = nullptr;
   Memory* memory = nullptr;
   Buffer* buffer = nullptr;
@@ -432,7 +440,7 @@ struct Buffer_CopyToDevice_Args {
 struct Buffer_ToHostBuffer_Args {
   Head head{sizeof(Buffer_ToHostBuffer_Args)};
   Buffer* src = nullptr;
-  MemoryLayout* host_layout = nullptr;
+  Buffer_MemoryLayout* host_layout = nullptr;
   void* dst = nullptr;
   size_t dst_size = 0;
   Event* event = nullptr;

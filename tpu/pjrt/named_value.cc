@@ -4,7 +4,7 @@ namespace tpu::pjrt {
 namespace {
 
 NamedValue value_of(const c::NamedValue& from) {
-  using Type = c::NamedValue::Type;
+  using Type = c::NamedValue_Type;
   switch (from.type) {
     case Type::kString:
       return std::string(from.string_value, from.value_size);
@@ -24,27 +24,27 @@ struct Setter {
   c::NamedValue& to;
 
   void operator()(const std::string& value) const {
-    to.type = c::NamedValue::Type::kString;
+    to.type = c::NamedValue_Type::kString;
     to.string_value = value.data();
     to.value_size = value.size();
   }
   void operator()(int64_t value) const {
-    to.type = c::NamedValue::Type::kInt64;
+    to.type = c::NamedValue_Type::kInt64;
     to.int64_value = value;
     to.value_size = 1;
   }
   void operator()(const std::vector<int64_t>& value) const {
-    to.type = c::NamedValue::Type::kInt64List;
+    to.type = c::NamedValue_Type::kInt64List;
     to.int64_array_value = value.data();
     to.value_size = value.size();
   }
   void operator()(float value) const {
-    to.type = c::NamedValue::Type::kFloat;
+    to.type = c::NamedValue_Type::kFloat;
     to.float_value = value;
     to.value_size = 1;
   }
   void operator()(bool value) const {
-    to.type = c::NamedValue::Type::kBool;
+    to.type = c::NamedValue_Type::kBool;
     to.bool_value = value;
     to.value_size = 1;
   }
