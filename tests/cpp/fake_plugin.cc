@@ -1,4 +1,5 @@
-// Two libraries for pjrt_test: with FAKE_API_MINOR a plugin of that version, without it none at all.
+// Two libraries for pjrt_test: with FAKE_API_MINOR a plugin of that version, without it none at
+// all.
 
 #include "tpu/pjrt/c_api.h"
 

@@ -36,20 +36,20 @@ void expect(bool holds, const std::string& what) {
   M(S, first) __VA_OPT__(FOR_EACH_AGAIN PARENTHESES(M, S, __VA_ARGS__))
 #define FOR_EACH_AGAIN() FOR_EACH_STEP
 
-#define FIELD(S, name)                                                       \
-  expect(offsetof(c::S, name) == offsetof(PJRT_##S, name), #S "." #name);    \
+#define FIELD(S, name)                                                    \
+  expect(offsetof(c::S, name) == offsetof(PJRT_##S, name), #S "." #name); \
   compared.insert(#S "." #name);
 
-#define SAME(S, ...)                                                         \
-  expect(sizeof(c::S) == sizeof(PJRT_##S), "sizeof " #S);                    \
-  expect(c::S{}.head.struct_size == PJRT_##S##_STRUCT_SIZE, "size of " #S);  \
-  compared.insert(#S);                                                       \
+#define SAME(S, ...)                                                        \
+  expect(sizeof(c::S) == sizeof(PJRT_##S), "sizeof " #S);                   \
+  expect(c::S{}.head.struct_size == PJRT_##S##_STRUCT_SIZE, "size of " #S); \
+  compared.insert(#S);                                                      \
   FOR_EACH(FIELD, S, __VA_ARGS__)
 
 // Declared with fields that are newer than the header may be.
-#define GROWN(S, ...)                                                        \
-  expect(c::S{}.head.struct_size >= PJRT_##S##_STRUCT_SIZE, "size of " #S);  \
-  compared.insert(#S);                                                       \
+#define GROWN(S, ...)                                                       \
+  expect(c::S{}.head.struct_size >= PJRT_##S##_STRUCT_SIZE, "size of " #S); \
+  compared.insert(#S);                                                      \
   FOR_EACH(FIELD, S, __VA_ARGS__)
 
 #define ENTRY(name)                                                                  \
@@ -62,7 +62,7 @@ void expect(bool holds, const std::string& what) {
 void compare_structs() {
   SAME(Api_Version, major_version, minor_version);
   SAME(NamedValue, name, name_size, type, string_value, int64_value, int64_array_value, float_value,
-      bool_value, value_size);
+       bool_value, value_size);
   SAME(Error_Destroy_Args, error);
   SAME(Error_Message_Args, error, message, message_size);
   SAME(Error_GetCode_Args, error, code);
@@ -74,7 +74,7 @@ void compare_structs() {
   SAME(Event_Await_Args, event);
   SAME(Event_OnReady_Args, event, callback, user_arg);
   SAME(Client_Create_Args, create_options, num_options, kv_get_callback, kv_get_user_arg,
-      kv_put_callback, kv_put_user_arg, client, kv_try_get_callback, kv_try_get_user_arg);
+       kv_put_callback, kv_put_user_arg, client, kv_try_get_callback, kv_try_get_user_arg);
   SAME(Client_Destroy_Args, client);
   SAME(Client_PlatformName_Args, client, platform_name, platform_name_size);
   SAME(Client_PlatformVersion_Args, client, platform_version, platform_version_size);
@@ -84,16 +84,16 @@ void compare_structs() {
   SAME(Program, code, code_size, format, format_size);
   SAME(Client_Compile_Args, client, program, compile_options, compile_options_size, executable);
   SAME(Buffer_MemoryLayout_Tiled, minor_to_major, minor_to_major_size, tile_dims, tile_dim_sizes,
-      num_tiles);
+       num_tiles);
   SAME(Buffer_MemoryLayout, tiled, type);
   SAME(Client_BufferFromHostBuffer_Args, client, data, type, dims, num_dims, byte_strides,
-      num_byte_strides, host_buffer_semantics, device, memory, device_layout, done_with_host_buffer,
-      buffer);
+       num_byte_strides, host_buffer_semantics, device, memory, device_layout,
+       done_with_host_buffer, buffer);
   SAME(Client_CreateViewOfDeviceBuffer_Args, client, device_buffer_ptr, dims, num_dims,
-      element_type, layout, device, on_delete_callback, on_delete_callback_arg, stream, buffer,
-      memory);
+       element_type, layout, device, on_delete_callback, on_delete_callback_arg, stream, buffer,
+       memory);
   SAME(Client_CreateUninitializedBuffer_Args, client, shape_dims, shape_num_dims,
-      shape_element_type, shape_layout, device, memory, buffer);
+       shape_element_type, shape_layout, device, memory, buffer);
   SAME(Device_GetDescription_Args, device, device_description);
   SAME(Device_LocalHardwareId_Args, device, local_hardware_id);
   SAME(DeviceDescription_Id_Args, device_description, id);
@@ -102,15 +102,17 @@ void compare_structs() {
   SAME(DeviceDescription_Kind_Args, device_description, device_kind, device_kind_size);
   SAME(DeviceDescription_ToString_Args, device_description, to_string, to_string_size);
   GROWN(Device_MemoryStats_Args, device, bytes_in_use, peak_bytes_in_use, peak_bytes_in_use_is_set,
-      num_allocs, num_allocs_is_set, largest_alloc_size, largest_alloc_size_is_set, bytes_limit,
-      bytes_limit_is_set, bytes_reserved, bytes_reserved_is_set, peak_bytes_reserved,
-      peak_bytes_reserved_is_set, bytes_reservable_limit, bytes_reservable_limit_is_set,
-      largest_free_block_bytes, largest_free_block_bytes_is_set, pool_bytes, pool_bytes_is_set,
-      peak_pool_bytes, peak_pool_bytes_is_set);
+        num_allocs, num_allocs_is_set, largest_alloc_size, largest_alloc_size_is_set, bytes_limit,
+        bytes_limit_is_set, bytes_reserved, bytes_reserved_is_set, peak_bytes_reserved,
+        peak_bytes_reserved_is_set, bytes_reservable_limit, bytes_reservable_limit_is_set,
+        largest_free_block_bytes, largest_free_block_bytes_is_set, pool_bytes, pool_bytes_is_set,
+        peak_pool_bytes, peak_pool_bytes_is_set);
   SAME(Buffer_Destroy_Args, buffer);
   SAME(Buffer_ElementType_Args, buffer, type);
   SAME(Buffer_Dimensions_Args, buffer, dims, num_dims);
   SAME(Buffer_UnpaddedDimensions_Args, buffer, unpadded_dims, num_dims);
+  SAME(Buffer_DynamicDimensionIndices_Args, buffer, dynamic_dim_indices, num_dynamic_dims);
+  SAME(Buffer_IsOnCpu_Args, buffer, is_on_cpu);
   SAME(Buffer_OnDeviceSizeInBytes_Args, buffer, on_device_size_in_bytes);
   SAME(Buffer_Device_Args, buffer, device);
   SAME(Buffer_Delete_Args, buffer);
@@ -130,30 +132,30 @@ void compare_structs() {
   SAME(Executable_SizeOfGeneratedCodeInBytes_Args, executable, size_in_bytes);
   SAME(Executable_GetCostAnalysis_Args, executable, num_properties, properties);
   GROWN(Executable_GetCompiledMemoryStats_Args, executable, generated_code_size_in_bytes,
-      argument_size_in_bytes, output_size_in_bytes, alias_size_in_bytes, temp_size_in_bytes,
-      host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes,
-      host_alias_size_in_bytes, host_temp_size_in_bytes, peak_memory_in_bytes);
+        argument_size_in_bytes, output_size_in_bytes, alias_size_in_bytes, temp_size_in_bytes,
+        host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes,
+        host_alias_size_in_bytes, host_temp_size_in_bytes, peak_memory_in_bytes);
   SAME(Executable_OutputElementTypes_Args, executable, output_types, num_output_types);
   SAME(Executable_OutputDimensions_Args, executable, num_outputs, dims, dim_sizes);
   SAME(Executable_Fingerprint_Args, executable, executable_fingerprint,
-      executable_fingerprint_size);
+       executable_fingerprint_size);
   SAME(Executable_OptimizedProgram_Args, executable, program);
   SAME(Executable_Serialize_Args, executable, serialized_bytes, serialized_bytes_size,
-      serialized_executable, serialized_executable_deleter);
+       serialized_executable, serialized_executable_deleter);
   GROWN(Executable_DeserializeAndLoad_Args, client, serialized_executable,
-      serialized_executable_size, loaded_executable, overridden_serialized_compile_options,
-      overridden_serialized_compile_options_size);
+        serialized_executable_size, loaded_executable, overridden_serialized_compile_options,
+        overridden_serialized_compile_options_size);
   SAME(LoadedExecutable_Destroy_Args, executable);
   SAME(LoadedExecutable_GetExecutable_Args, loaded_executable, executable);
   SAME(LoadedExecutable_AddressableDevices_Args, executable, addressable_devices,
-      num_addressable_devices);
+       num_addressable_devices);
   GROWN(ExecuteOptions, send_callbacks, recv_callbacks, num_send_ops, num_recv_ops, launch_id,
-      non_donatable_input_indices, num_non_donatable_input_indices, context, call_location,
-      num_tasks, task_ids, incarnation_ids);
+        non_donatable_input_indices, num_non_donatable_input_indices, context, call_location,
+        num_tasks, task_ids, incarnation_ids);
   SAME(LoadedExecutable_Execute_Args, executable, options, argument_lists, num_devices, num_args,
-      output_lists, device_complete_events, execute_device);
+       output_lists, device_complete_events, execute_device);
   SAME(TopologyDescription_Create_Args, topology_name, topology_name_size, create_options,
-      num_options, topology);
+       num_options, topology);
   SAME(TopologyDescription_Destroy_Args, topology);
   SAME(TopologyDescription_PlatformName_Args, topology, platform_name, platform_name_size);
   SAME(TopologyDescription_PlatformVersion_Args, topology, platform_version, platform_version_size);
@@ -331,8 +333,10 @@ void compare_enums() {
   VALUE(Error::Code::kUnavailable, PJRT_Error_Code_UNAVAILABLE)
   VALUE(Error::Code::kDataLoss, PJRT_Error_Code_DATA_LOSS)
   VALUE(Error::Code::kUnauthenticated, PJRT_Error_Code_UNAUTHENTICATED)
-  VALUE(HostBufferSemantics::kImmutableOnlyDuringCall, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall)
-  VALUE(HostBufferSemantics::kImmutableUntilTransferCompletes, PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes)
+  VALUE(HostBufferSemantics::kImmutableOnlyDuringCall,
+        PJRT_HostBufferSemantics_kImmutableOnlyDuringCall)
+  VALUE(HostBufferSemantics::kImmutableUntilTransferCompletes,
+        PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes)
   VALUE(HostBufferSemantics::kImmutableZeroCopy, PJRT_HostBufferSemantics_kImmutableZeroCopy)
   VALUE(HostBufferSemantics::kMutableZeroCopy, PJRT_HostBufferSemantics_kMutableZeroCopy)
   VALUE(c::NamedValue_Type::kString, PJRT_NamedValue_kString)

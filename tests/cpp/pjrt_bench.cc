@@ -91,14 +91,21 @@ void run(const char* path) {
                 float value;
                 scalar_buffer.to_host(&value, sizeof(value)).await();
               }));
+  std::printf("%-52s %7.2f us\n", "ready scalar to host: copy_raw_to_host", best_us(2000, [&] {
+                float value;
+                scalar_buffer.copy_raw_to_host(&value, 0, sizeof(value)).await();
+              }));
+  std::printf("%-52s %7.2f us\n", "ready scalar to host: read", best_us(2000, [&] {
+                float value;
+                scalar_buffer.read(&value, sizeof(value));
+              }));
   std::printf("%-52s %7.2f us\n", "ready event and unsafe pointer", best_us(2000, [&] {
                 scalar_buffer.ready_event().await();
                 scalar_buffer.unsafe_pointer();
               }));
   const std::string bytes = add.serialize();
-  std::printf("%-52s %7.0f us, %zu bytes\n", "deserialize", best_us(10, [&] {
-                client->deserialize(bytes);
-              }), bytes.size());
+  std::printf("%-52s %7.0f us, %zu bytes\n", "deserialize",
+              best_us(10, [&] { client->deserialize(bytes); }), bytes.size());
   std::printf("%-52s %7.0f us\n", "compile", best_us(2, [&] { program(""); }));
 }
 

@@ -26,12 +26,12 @@ namespace {
 
 int failures = 0;
 
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      std::printf("  %s:%d: CHECK(%s)\n", __FILE__, __LINE__, #condition);   \
-      ++failures;                                                            \
-    }                                                                        \
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::printf("  %s:%d: CHECK(%s)\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                          \
+    }                                                                      \
   } while (false)
 
 template <class F>
@@ -124,20 +124,20 @@ void test_every_element_type_survives_a_round_trip(const Fixture& f) {
     uint8_t mask;  // of the bytes that are valid values
   };
   const Case cases[] = {
-      {ElementType::kPred, 1, 1},        {ElementType::kS8, 1, 255},
-      {ElementType::kS16, 2, 255},       {ElementType::kS32, 4, 255},
-      {ElementType::kS64, 8, 255},       {ElementType::kU8, 1, 255},
-      {ElementType::kU16, 2, 255},       {ElementType::kU32, 4, 255},
-      {ElementType::kU64, 8, 255},       {ElementType::kF16, 2, 255},
-      {ElementType::kF32, 4, 255},       {ElementType::kF64, 8, 255},
-      {ElementType::kBF16, 2, 255},      {ElementType::kC64, 8, 255},
-      {ElementType::kC128, 16, 255},     {ElementType::kF8E5M2, 1, 255},
-      {ElementType::kF8E4M3FN, 1, 255},  {ElementType::kF8E4M3B11FNUZ, 1, 255},
+      {ElementType::kPred, 1, 1},         {ElementType::kS8, 1, 255},
+      {ElementType::kS16, 2, 255},        {ElementType::kS32, 4, 255},
+      {ElementType::kS64, 8, 255},        {ElementType::kU8, 1, 255},
+      {ElementType::kU16, 2, 255},        {ElementType::kU32, 4, 255},
+      {ElementType::kU64, 8, 255},        {ElementType::kF16, 2, 255},
+      {ElementType::kF32, 4, 255},        {ElementType::kF64, 8, 255},
+      {ElementType::kBF16, 2, 255},       {ElementType::kC64, 8, 255},
+      {ElementType::kC128, 16, 255},      {ElementType::kF8E5M2, 1, 255},
+      {ElementType::kF8E4M3FN, 1, 255},   {ElementType::kF8E4M3B11FNUZ, 1, 255},
       {ElementType::kF8E5M2FNUZ, 1, 255}, {ElementType::kF8E4M3FNUZ, 1, 255},
-      {ElementType::kS4, 1, 7},          {ElementType::kU4, 1, 15},
-      {ElementType::kS2, 1, 1},          {ElementType::kU2, 1, 3},
-      {ElementType::kF8E4M3, 1, 255},    {ElementType::kF8E3M4, 1, 255},
-      {ElementType::kF8E8M0FNU, 1, 255}, {ElementType::kF4E2M1FN, 1, 15},
+      {ElementType::kS4, 1, 7},           {ElementType::kU4, 1, 15},
+      {ElementType::kS2, 1, 1},           {ElementType::kU2, 1, 3},
+      {ElementType::kF8E4M3, 1, 255},     {ElementType::kF8E3M4, 1, 255},
+      {ElementType::kF8E8M0FNU, 1, 255},  {ElementType::kF4E2M1FN, 1, 15},
   };
   for (const Case& t : cases) {
     std::vector<uint8_t> sent(6 * t.size);
@@ -153,16 +153,18 @@ void test_every_element_type_survives_a_round_trip(const Fixture& f) {
     std::vector<uint8_t> received(sent.size());
     buffer.to_host(received.data(), received.size()).await();
     CHECK(received == sent);
+    std::vector<uint8_t> read(sent.size());
+    buffer.read(read.data(), read.size());
+    CHECK(read == sent);
     if (received != sent) std::printf("  element type %u\n", static_cast<uint32_t>(t.type));
   }
 }
 
 void test_scalars_and_empty_arrays_transfer(const Fixture& f) {
   const float value = 3.5f;
-  auto scalar =
-      f.client->buffer_from_host(&value, ElementType::kF32, {},
-                                 HostBufferSemantics::kImmutableOnlyDuringCall,
-                                 f.client->devices()[0]);
+  auto scalar = f.client->buffer_from_host(&value, ElementType::kF32, {},
+                                           HostBufferSemantics::kImmutableOnlyDuringCall,
+                                           f.client->devices()[0]);
   CHECK(f.floats(scalar.buffer) == std::vector<float>{3.5f});
   CHECK(scalar.buffer.dims().empty());
   const int64_t dims[] = {0, 3};
@@ -171,6 +173,10 @@ void test_scalars_and_empty_arrays_transfer(const Fixture& f) {
                                           f.client->devices()[0]);
   CHECK(empty.buffer.to_host_size() == 0);
   CHECK(f.floats(empty.buffer).empty());
+  float back = 0;
+  scalar.buffer.read(&back, sizeof(back));
+  CHECK(back == 3.5f);
+  empty.buffer.read(&back, 0);
 }
 
 void test_strided_host_memory_arrives_dense(const Fixture& f) {
@@ -193,8 +199,7 @@ void test_high_ranks_come_back_row_major(const Fixture& f) {
 void test_raw_copy_reads_a_part(const Fixture& f) {
   const Buffer buffer = f.floats(kCount);
   std::vector<float> part(2);
-  const Error error =
-      error_of([&] { buffer.copy_raw_to_host(part.data(), 8, 8).await(); });
+  const Error error = error_of([&] { buffer.copy_raw_to_host(part.data(), 8, 8).await(); });
   if (error.code() == Error::Code::kUnimplemented) return;
   CHECK(error.code() == Error::Code::kOk);
   CHECK((part == std::vector<float>{2, 3}));
@@ -205,6 +210,7 @@ void test_too_small_destination_is_an_error(const Fixture& f) {
   float one = 0;
   CHECK(error_of([&] { buffer.to_host(&one, sizeof(one)).await(); }).code() ==
         Error::Code::kInvalidArgument);
+  CHECK(error_of([&] { buffer.read(&one, sizeof(one)); }).code() == Error::Code::kInvalidArgument);
 }
 
 void test_buffers_move_and_free(const Fixture& f) {
@@ -217,6 +223,8 @@ void test_buffers_move_and_free(const Fixture& f) {
   second.free_memory();
   CHECK(second.is_deleted());
   CHECK(error_of([&] { f.floats(second); }).code() != Error::Code::kOk);
+  float lost[6];
+  CHECK(error_of([&] { second.read(lost, sizeof(lost)); }).code() != Error::Code::kOk);
   second = f.floats(kOnes);
   CHECK(f.floats(second) == kOnes);
 }
@@ -317,8 +325,9 @@ void test_an_external_reference_prevents_donation(const Fixture& f) {
   const LoadedExecutable add = f.client->compile(kAddDonating, CompileOptions().serialize());
   const Buffer a = f.floats(kCount), b = f.floats(kOnes);
   a.increase_external_reference_count();
-  const Error error = error_of([&] { f.run(add, {&a, &b}); });
-  if (error.code() == Error::Code::kOk) CHECK(!a.is_deleted());
+  CHECK(f.floats(f.run(add, {&a, &b})) == kCountPlusOne);
+  CHECK(!a.is_deleted());
+  CHECK(f.floats(a) == kCount);
   a.decrease_external_reference_count();
 }
 
@@ -473,6 +482,9 @@ void test_a_bounded_result_is_read_compactly(const Fixture& f) {
   std::vector<float> values(3);
   result.to_host(values.data(), 12).await();
   CHECK((values == std::vector<float>{0, 1, 2}));
+  std::vector<float> read(3);
+  result.read(read.data(), 12);
+  CHECK(read == values);
 }
 
 void test_event_callbacks_run_once(const Fixture& f) {
@@ -520,9 +532,9 @@ void test_an_event_of_lost_memory_tells_its_error(const Fixture& f) {
 void test_objects_outlive_the_names_of_their_client(const Fixture& f) {
   std::shared_ptr<Client> client = Client::create(f.plugin);
   const float one = 1;
-  HostTransfer sent = client->buffer_from_host(&one, ElementType::kF32, {},
-                                               HostBufferSemantics::kImmutableOnlyDuringCall,
-                                               client->devices()[0]);
+  HostTransfer sent =
+      client->buffer_from_host(&one, ElementType::kF32, {},
+                               HostBufferSemantics::kImmutableOnlyDuringCall, client->devices()[0]);
   const LoadedExecutable add = client->compile(kAdd, CompileOptions().serialize());
   client.reset();
   float back = 0;
@@ -566,16 +578,16 @@ void test_topologies_of_the_plugin(const Fixture& f) {
         Error::Code::kOk);
 }
 
-#define RUN(test)                      \
-  do {                                 \
-    std::printf("%s\n", #test);        \
-    std::fflush(stdout);               \
-    try {                              \
-      test(fixture);                   \
-    } catch (const std::exception& e) { \
+#define RUN(test)                             \
+  do {                                        \
+    std::printf("%s\n", #test);               \
+    std::fflush(stdout);                      \
+    try {                                     \
+      test(fixture);                          \
+    } catch (const std::exception& e) {       \
       std::printf("  threw: %s\n", e.what()); \
-      ++failures;                      \
-    }                                  \
+      ++failures;                             \
+    }                                         \
   } while (false)
 
 void run_all(const char* plugin) {

@@ -1,6 +1,7 @@
 #include "tpu/pjrt/buffer.h"
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "tpu/pjrt/client.h"
@@ -30,6 +31,28 @@ class RowMajor {
   std::vector<int64_t> many_;
   c::Buffer_MemoryLayout layout_;
 };
+
+class Hold {
+ public:
+  explicit Hold(const Buffer& buffer) : buffer_(buffer) {
+    buffer_.increase_external_reference_count();
+  }
+  ~Hold() {
+    const c::Api* api = buffer_.client()->api();
+    c::Buffer_DecreaseExternalReferenceCount_Args args{.buffer = buffer_.raw()};
+    discard(api, api->Buffer_DecreaseExternalReferenceCount(&args));
+  }
+  Hold(const Hold&) = delete;
+
+ private:
+  const Buffer& buffer_;
+};
+
+bool is_dynamic(const c::Api* api, c::Buffer* raw) {
+  c::Buffer_DynamicDimensionIndices_Args args{.buffer = raw};
+  check(api, api->Buffer_DynamicDimensionIndices(&args));
+  return args.num_dynamic_dims != 0;
+}
 
 }  // namespace
 
@@ -85,6 +108,18 @@ Event Buffer::to_host(void* dst, size_t size) const {
   return Event(client_->api(), args.event);
 }
 
+void Buffer::read(void* dst, size_t size) const {
+  // Where sizes differ the device's form isn't the host's (packed 4-bit types, dynamic sizes).
+  if (is_on_cpu() && !is_dynamic(client_->api(), raw_) && on_device_size() == size) {
+    // Held, so that no other thread's run can take the memory by donation meanwhile.
+    const Hold hold(*this);
+    ready_event().await();
+    std::memcpy(dst, reinterpret_cast<const void*>(unsafe_pointer()), size);
+  } else {
+    to_host(dst, size).await();
+  }
+}
+
 size_t Buffer::to_host_size() const {
   RowMajor row_major(dims().size());
   c::Buffer_ToHostBuffer_Args args{.src = raw_, .host_layout = row_major.layout()};
@@ -111,6 +146,12 @@ uintptr_t Buffer::unsafe_pointer() const {
   c::Buffer_UnsafePointer_Args args{.buffer = raw_};
   check(client_->api(), client_->api()->Buffer_UnsafePointer(&args));
   return args.buffer_pointer;
+}
+
+bool Buffer::is_on_cpu() const {
+  c::Buffer_IsOnCpu_Args args{.buffer = raw_};
+  check(client_->api(), client_->api()->Buffer_IsOnCpu(&args));
+  return args.is_on_cpu;
 }
 
 void Buffer::increase_external_reference_count() const {

@@ -16,7 +16,8 @@ class Device;
 
 // Owns one PJRT buffer and keeps its client alive. Const methods are thread-safe. Destroying a
 // buffer that enqueued work still reads is fine: the plugin holds the memory until then.
-// A buffer whose value failed to compute, or that was donated, remains an object: reading it throws.
+// A buffer whose value failed to compute, or that was donated, remains an object: reading it
+// throws.
 class Buffer {
  public:
   Buffer() = default;
@@ -39,6 +40,9 @@ class Buffer {
   // Row-major bytes of the (unpadded) value. `dst` must stay valid until the event is ready, also
   // when that is an error. Enqueued after the work that computes the buffer.
   Event to_host(void* dst, size_t size) const;
+  // The same, but waits for the value and copies it on this thread where the platform allows:
+  // several times faster for small values on a CPU. `size` must be to_host_size().
+  void read(void* dst, size_t size) const;
   // The size that to_host needs.
   size_t to_host_size() const;
   // Bytes [offset, offset + size) of the device memory as they lie there.
@@ -46,9 +50,10 @@ class Buffer {
 
   Event ready_event() const;
 
-  // Address of the device memory; only platforms whose memory is the host's let it be read.
+  // Address of the device memory, which the host may read only where is_on_cpu().
   uintptr_t unsafe_pointer() const;
-  // While held from outside (DLPack), the plugin refuses to donate or free the memory.
+  bool is_on_cpu() const;
+  // While held from outside (DLPack), the memory stays: a run that would donate it copies instead.
   void increase_external_reference_count() const;
   void decrease_external_reference_count() const;
 

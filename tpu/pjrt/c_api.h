@@ -1,7 +1,7 @@
 // The PJRT C ABI as far as this library uses it. Names are upstream's without the prefix PJRT_, so
-// that they can be looked up there; tests/cpp/pjrt_abi_test.cc compares the layouts with upstream's.
-// The ABI only grows at its end: a table entry newer than kOldestMinor is looked at only after
-// Plugin::has() says that the plugin's table reaches that far.
+// that they can be looked up there; tests/cpp/pjrt_abi_test.cc compares the layouts with
+// upstream's. The ABI only grows at its end: a table entry newer than kOldestMinor is looked at
+// only after Plugin::has() says that the plugin's table reaches that far.
 #pragma once
 
 #include <cstddef>
@@ -45,10 +45,10 @@ enum class ElementType : uint32_t {
 
 // How long the plugin may read the host memory that a buffer is made from.
 enum class HostBufferSemantics : uint32_t {
-  kImmutableOnlyDuringCall = 0,           // copied before the call returns
-  kImmutableUntilTransferCompletes = 1,   // until the event done_with_host
-  kImmutableZeroCopy = 2,                 // until the buffer is gone, where the platform can
-  kMutableZeroCopy = 3,                   // as above, and the program may write it
+  kImmutableOnlyDuringCall = 0,          // copied before the call returns
+  kImmutableUntilTransferCompletes = 1,  // until the event done_with_host
+  kImmutableZeroCopy = 2,                // until the buffer is gone, where the platform can
+  kMutableZeroCopy = 3,                  // as above, and the program may write it
 };
 
 namespace c {
@@ -407,6 +407,13 @@ struct Buffer_UnpaddedDimensions_Args {
   size_t num_dims = 0;
 };
 
+struct Buffer_DynamicDimensionIndices_Args {
+  Head head{sizeof(Buffer_DynamicDimensionIndices_Args)};
+  Buffer* buffer = nullptr;
+  const size_t* dynamic_dim_indices = nullptr;
+  size_t num_dynamic_dims = 0;
+};
+
 struct Buffer_OnDeviceSizeInBytes_Args {
   Head head{sizeof(Buffer_OnDeviceSizeInBytes_Args)};
   Buffer* buffer = nullptr;
@@ -453,6 +460,12 @@ struct Buffer_CopyRawToHost_Args {
   int64_t offset = 0;
   int64_t transfer_size = 0;
   Event* event = nullptr;
+};
+
+struct Buffer_IsOnCpu_Args {
+  Head head{offsetof(Buffer_IsOnCpu_Args, is_on_cpu) + sizeof(bool)};
+  Buffer* buffer = nullptr;
+  bool is_on_cpu = false;
 };
 
 struct Buffer_ReadyEvent_Args {
@@ -766,7 +779,7 @@ struct Api {
   Function<Buffer_ElementType_Args> Buffer_ElementType;
   Function<Buffer_Dimensions_Args> Buffer_Dimensions;
   Function<Buffer_UnpaddedDimensions_Args> Buffer_UnpaddedDimensions;
-  void* Buffer_DynamicDimensionIndices;
+  Function<Buffer_DynamicDimensionIndices_Args> Buffer_DynamicDimensionIndices;
   void* Buffer_GetMemoryLayout;
   Function<Buffer_OnDeviceSizeInBytes_Args> Buffer_OnDeviceSizeInBytes;
   Function<Buffer_Device_Args> Buffer_Device;
@@ -775,7 +788,7 @@ struct Api {
   Function<Buffer_IsDeleted_Args> Buffer_IsDeleted;
   Function<Buffer_CopyToDevice_Args> Buffer_CopyToDevice;
   Function<Buffer_ToHostBuffer_Args> Buffer_ToHostBuffer;
-  void* Buffer_IsOnCpu;
+  Function<Buffer_IsOnCpu_Args> Buffer_IsOnCpu;
   Function<Buffer_ReadyEvent_Args> Buffer_ReadyEvent;
   Function<Buffer_UnsafePointer_Args> Buffer_UnsafePointer;
   Function<Buffer_IncreaseExternalReferenceCount_Args> Buffer_IncreaseExternalReferenceCount;

@@ -88,8 +88,8 @@ LoadedExecutable Client::deserialize(std::string_view bytes, std::string_view op
 }
 
 HostTransfer Client::buffer_from_host(const void* data, ElementType type,
-                                      std::span<const int64_t> dims,
-                                      HostBufferSemantics semantics, const Device& device,
+                                      std::span<const int64_t> dims, HostBufferSemantics semantics,
+                                      const Device& device,
                                       std::span<const int64_t> byte_strides) const {
   c::Client_BufferFromHostBuffer_Args args{
       .client = raw_,

@@ -54,7 +54,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // `options`, unless empty, replace those the program was compiled with.
   LoadedExecutable deserialize(std::string_view bytes, std::string_view options = {}) const;
 
-  // `data` is dense and row-major, or as `byte_strides` say.
+  // `data` is dense and row-major, or as `byte_strides` say. The zero-copy semantics copy all the
+  // same where the memory doesn't suit the platform (on CPU, unless it starts at a multiple of 64).
   HostTransfer buffer_from_host(const void* data, ElementType type, std::span<const int64_t> dims,
                                 HostBufferSemantics semantics, const Device& device,
                                 std::span<const int64_t> byte_strides = {}) const;
@@ -62,8 +63,9 @@ class Client : public std::enable_shared_from_this<Client> {
   Buffer uninitialized_buffer(ElementType type, std::span<const int64_t> dims,
                               const Device& device) const;
   // A buffer over memory that belongs to the caller, row-major and valid on the device (on CPU,
-  // host memory, aligned as the platform asks). `on_delete` runs once, on any thread, when the
-  // plugin no longer uses it; if this throws, it never runs.
+  // host memory that starts at a multiple of 64; else this throws). `on_delete` runs once, on any
+  // thread, when the plugin no longer uses it; if this throws, it never runs. Donating a view to a
+  // program ends the view but leaves the memory as it is.
   Buffer view_of_host(void* data, ElementType type, std::span<const int64_t> dims,
                       const Device& device, std::function<void()> on_delete = {}) const;
 

@@ -20,8 +20,7 @@ class Event {
 
   Event() = default;
   Event(const c::Api* api, c::Event* raw) noexcept : api_(api), raw_(raw) {}
-  Event(Event&& other) noexcept
-      : api_(other.api_), raw_(std::exchange(other.raw_, nullptr)) {}
+  Event(Event&& other) noexcept : api_(other.api_), raw_(std::exchange(other.raw_, nullptr)) {}
   Event& operator=(Event&& other) noexcept;
   ~Event();
 

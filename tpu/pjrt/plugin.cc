@@ -37,8 +37,8 @@ class QuietLoad {
 
  private:
   static constexpr const char* kOnlyFatal = "3";
-  static constexpr std::array<const char*, 3> kNames = {
-      "TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL"};
+  static constexpr std::array<const char*, 3> kNames = {"TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL",
+                                                        "TPU_STDERR_LOG_LEVEL"};
 
   std::array<bool, kNames.size()> is_set_{};
 };
@@ -53,7 +53,8 @@ void require_known_version(const std::string& path, const c::Api* api) {
                 has + ", but only versions 0.x are known. Install an older plugin.");
   }
   // The size guards against a plugin that misstates its version.
-  if (minor < c::kOldestMinor || api->head.struct_size < offsetof(c::Api, Client_CreateErrorBuffer)) {
+  if (minor < c::kOldestMinor ||
+      api->head.struct_size < offsetof(c::Api, Client_CreateErrorBuffer)) {
     throw Error(Error::Code::kFailedPrecondition,
                 has + ", but 0." + std::to_string(c::kOldestMinor) +
                     " or newer is needed. Install a newer plugin.");
