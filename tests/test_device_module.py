@@ -5,56 +5,18 @@ import io
 import pytest
 import torch
 
+NAMES = """
+device_count is_available _lazy_init is_initialized current_device _is_in_bad_fork manual_seed_all get_rng_state
+set_rng_state device get_amp_supported_dtype _utils synchronize set_device Stream Event stream current_stream
+memory_summary default_generators _get_generator seed seed_all initial_seed manual_seed get_rng_state_all
+set_rng_state_all empty_cache memory_allocated max_memory_allocated memory_reserved max_memory_reserved
+memory_stats reset_peak_memory_stats mem_get_info get_device_name get_device_properties get_device_capability
+is_bf16_supported default_stream set_stream device_of init counters reset_counters
+"""
+
 
 def test_everything_that_torch_asks_for_is_there():
-    names = [
-        "device_count",
-        "is_available",
-        "_lazy_init",
-        "is_initialized",
-        "current_device",
-        "_is_in_bad_fork",
-        "manual_seed_all",
-        "get_rng_state",
-        "set_rng_state",
-        "device",
-        "get_amp_supported_dtype",
-        "_utils",
-        "synchronize",
-        "set_device",
-        "Stream",
-        "Event",
-        "stream",
-        "current_stream",
-        "memory_summary",
-        "default_generators",
-        "_get_generator",
-        "seed",
-        "seed_all",
-        "initial_seed",
-        "manual_seed",
-        "get_rng_state_all",
-        "set_rng_state_all",
-        "empty_cache",
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-        "memory_stats",
-        "reset_peak_memory_stats",
-        "mem_get_info",
-        "get_device_name",
-        "get_device_properties",
-        "get_device_capability",
-        "is_bf16_supported",
-        "default_stream",
-        "set_stream",
-        "device_of",
-        "init",
-        "counters",
-        "reset_counters",
-    ]
-    assert [name for name in names if not hasattr(torch.tpu, name)] == []
+    assert [name for name in NAMES.split() if not hasattr(torch.tpu, name)] == []
     assert torch.get_device_module("tpu") is torch.tpu
 
 

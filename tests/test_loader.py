@@ -46,7 +46,7 @@ def test_import_costs_at_most_200_ms_more(run_python):
 
 
 def test_load_is_idempotent_and_works_without_autoload(run_python):
-    code = "import torch_tpu._loader; torch_tpu._loader.load(); torch_tpu.load(); import torch; print(torch.tpu.device_count())"
+    code = "import torch_tpu._loader as l; l.load(); l.load(); import torch; print(torch.tpu.device_count())"
     done = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
