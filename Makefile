@@ -15,7 +15,7 @@ endif
 PIP := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml $(wildcard CMakeLists.txt cmake/*) $(shell find src tpu -type f -not -name '*.pyc' 2>/dev/null)
 
-.PHONY: build test demo wheel lint format clean help
+.PHONY: build test demo wheel lint coverage clean help
 build: $(STAMP)/installed  ## compile, and install the package into .venv
 
 test: build $(STAMP)/test  ## all tests
@@ -26,11 +26,14 @@ demo: build $(STAMP)/demo  ## sentence similarity and digits on the device, besi
 	$(BIN)/python -P examples/demo.py $(ARGS)
 
 wheel: $(STAMP)/build  ## dist/*.whl
-	$(BUILD_ENV) $(PIP) wheel -q --no-build-isolation --no-deps -w dist .
+	@$(BUILD_ENV) $(PIP) wheel -q --no-build-isolation --no-deps -w dist .
 	@ls -lh dist/*.whl
 
 lint: $(STAMP)/lint  ## format, lint and include directions
 	$(BIN)/pre-commit run -a
+
+coverage: build  ## write docs/coverage.md from the op table
+	$(BIN)/python -P tools/write_coverage.py
 
 clean:  ## remove what was built, keep .venv
 	rm -rf build dist demo_out $(STAMP)/installed
@@ -46,22 +49,25 @@ $(STAMP)/venv:
 	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || \
 	  { echo "Python's C headers are missing: apt install python3-dev"; exit 1; }
 	@command -v g++ >/dev/null || { echo "A C++20 compiler is needed: apt install g++"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -qq pip==26.3
+	@echo "Making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -qq pip==26.3
 	@mkdir -p $(STAMP) && touch $@
 
 # torch first, and with the versions that the build is tested with.
 $(STAMP)/build: pyproject.toml | $(STAMP)/venv
 	@echo "Installing torch, the CPU plugin and the build tools into $(VENV) ..."
-	$(PIP) install -qq --group runtime --group build
+	@$(PIP) install -qq --group runtime --group build
 	@touch $@
 
 $(STAMP)/test $(STAMP)/demo $(STAMP)/lint: $(STAMP)/%: pyproject.toml | $(STAMP)/venv
-	$(PIP) install -qq --group $*
+	@echo "Installing what $* needs ..."
+	@$(PIP) install -qq --group $*
 	@touch $@
 
 # pip builds in this folder's build/, so that only what changed is compiled again.
 $(STAMP)/installed: $(SOURCES) $(STAMP)/build
-	$(BUILD_ENV) $(PIP) install --no-build-isolation --no-deps --force-reinstall -v . > $(VENV)/build.log 2>&1 || \
+	@echo "Building ..."
+	@$(BUILD_ENV) $(PIP) install --no-build-isolation --no-deps --force-reinstall -v . > $(VENV)/build.log 2>&1 || \
 	  { grep -E 'error|Error|FAILED' -A5 $(VENV)/build.log | head -60; echo "The build failed: all of it is in $(VENV)/build.log"; exit 1; }
 	@touch $@
