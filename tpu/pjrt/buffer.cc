@@ -1,3 +1,5 @@
+// Buffer: transfers, reads, ownership.
+
 #include "tpu/pjrt/buffer.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Client: creation, compiling, host transfers.
+
 #include "tpu/pjrt/client.h"
 
 #include <utility>

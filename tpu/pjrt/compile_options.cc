@@ -1,3 +1,5 @@
+// CompileOptions: a writer for the part of protobuf's wire format that they need.
+
 #include "tpu/pjrt/compile_options.h"
 
 #include <bit>

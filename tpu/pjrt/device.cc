@@ -1,3 +1,5 @@
+// Device: properties and memory statistics.
+
 #include "tpu/pjrt/device.h"
 
 #include "tpu/pjrt/error.h"

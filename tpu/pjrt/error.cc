@@ -1,3 +1,5 @@
+// From a plugin's error to an exception.
+
 #include "tpu/pjrt/error.h"
 
 namespace tpu::pjrt {

@@ -1,3 +1,5 @@
+// Event: waiting and callbacks.
+
 #include "tpu/pjrt/event.h"
 
 #include <memory>

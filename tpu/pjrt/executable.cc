@@ -1,3 +1,5 @@
+// Executable and LoadedExecutable: properties, serialization, launches.
+
 #include "tpu/pjrt/executable.h"
 
 #include "tpu/pjrt/client.h"

@@ -1,3 +1,5 @@
+// Conversion of named values from and to the C ABI.
+
 #include "tpu/pjrt/named_value.h"
 
 namespace tpu::pjrt {

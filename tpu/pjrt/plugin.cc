@@ -1,3 +1,5 @@
+// Finding, checking and initialising a plugin, and keeping its log quiet.
+
 #include "tpu/pjrt/plugin.h"
 
 #include <dlfcn.h>

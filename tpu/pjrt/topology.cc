@@ -1,3 +1,5 @@
+// Topology: compiling for devices that are not here.
+
 #include "tpu/pjrt/topology.h"
 
 #include "tpu/pjrt/error.h"
