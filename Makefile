@@ -18,8 +18,12 @@ SOURCES := pyproject.toml $(wildcard CMakeLists.txt cmake/*) $(shell find src tp
 .PHONY: build test demo wheel lint coverage clean help
 build: $(STAMP)/installed  ## compile, and install the package into .venv
 
-test: build $(STAMP)/test  ## all tests
-	@if [ -f build/CTestTestfile.cmake ]; then $(BIN)/ctest --test-dir build --output-on-failure -j $(JOBS); fi
+test: build $(STAMP)/test  ## all tests; ARGS="tests/test_x.py -k word" for some
+	@$(BUILD_ENV) cmake -S . -B build -DTORCH_TPU_BUILD_TESTS=ON \
+	  -DTORCH_TPU_PJRT_HEADER_DIR="$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/include)" > /dev/null
+	@$(BUILD_ENV) cmake --build build -- --quiet
+	TORCH_TPU_PLUGIN="$$($(BIN)/python -P -c 'from torch_tpu import _plugin; print(_plugin.find().path)')" \
+	  $(BIN)/ctest --test-dir build --output-on-failure
 	$(BIN)/python -P -m pytest $(ARGS)
 
 demo: build $(STAMP)/demo  ## sentence similarity and digits on the device, beside the CPU
