@@ -4,11 +4,24 @@ namespace tpu::ops {
 
 const std::vector<Family>& table() {
   static const std::vector<Family> families = {
-      {"elementwise", elementwise_rows()}, {"compare", compare_rows()},     {"reduce", reduce_rows()},
-      {"matmul", matmul_rows()},           {"shape", shape_rows()},         {"index", index_rows()},
-      {"sort", sort_rows()},               {"create", create_rows()},       {"conv", conv_rows()},
-      {"pool", pool_rows()},               {"norm", norm_rows()},           {"loss", loss_rows()},
-      {"attention", attention_rows()},     {"random", random_rows()},       {"optimizer", optimizer_rows()},
+      {"elementwise", elementwise_rows()},
+      {"compare", compare_rows()},
+      {"reduce", reduce_rows()},
+      {"scan", scan_rows()},
+      {"matmul", matmul_rows()},
+      {"shape", shape_rows()},
+      {"index", index_rows()},
+      {"scatter", scatter_rows()},
+      {"sort", sort_rows()},
+      {"create", create_rows()},
+      {"conv", conv_rows()},
+      {"pool", pool_rows()},
+      {"norm", norm_rows()},
+      {"batch_norm", batch_norm_rows()},
+      {"loss", loss_rows()},
+      {"attention", attention_rows()},
+      {"random", random_rows()},
+      {"optimizer", optimizer_rows()},
   };
   return families;
 }

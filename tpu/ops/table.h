@@ -18,14 +18,17 @@ struct Family {
 std::span<const Row> elementwise_rows();
 std::span<const Row> compare_rows();
 std::span<const Row> reduce_rows();
+std::span<const Row> scan_rows();
 std::span<const Row> matmul_rows();
 std::span<const Row> shape_rows();
 std::span<const Row> index_rows();
+std::span<const Row> scatter_rows();
 std::span<const Row> sort_rows();
 std::span<const Row> create_rows();
 std::span<const Row> conv_rows();
 std::span<const Row> pool_rows();
 std::span<const Row> norm_rows();
+std::span<const Row> batch_norm_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> random_rows();
