@@ -44,7 +44,7 @@ std::string padding_text(const std::vector<std::pair<int64_t, int64_t>>& padding
 
 std::string stablehlo(std::string_view name) { return "stablehlo." + std::string(name); }
 
-const Value& shape_source(const Values& operands) {
+Value shape_source(const Values& operands) {
   const Value* best = &operands.at(0);
   for (const Value& v : operands) {
     if (v.rank() > best->rank() || (v.rank() == best->rank() && best->type().is_static())) best = &v;
@@ -317,7 +317,7 @@ Value elementwise(std::string_view name, const Values& operands) {
 }
 
 Value elementwise(std::string_view name, const Values& operands, DType result) {
-  const Value& like = shape_source(operands);
+  const Value like = shape_source(operands);
   Values matched;
   for (const Value& v : operands) {
     matched.push_back(match(v, like));
@@ -390,7 +390,7 @@ Value chlo(std::string_view name, const Value& a) { return elementwise("chlo." +
 
 Value compare(const Value& a, const Value& b, std::string_view direction, std::string_view order) {
   if (a.dtype() != b.dtype()) mismatch("compare", {a, b});
-  const Value& like = shape_source({a, b});
+  const Value like = shape_source({a, b});
   const Value x = match(a, like), y = match(b, like);
   if (x.type().bounds() != y.type().bounds()) mismatch("compare", {a, b});
   std::string kind = std::string(order);
@@ -407,7 +407,7 @@ Value compare(const Value& a, const Value& b, std::string_view direction, std::s
 
 Value select(const Value& predicate, const Value& on_true, const Value& on_false) {
   if (on_true.dtype() != on_false.dtype()) mismatch("select", {predicate, on_true, on_false});
-  const Value& like = shape_source({on_true, on_false, predicate});
+  const Value like = shape_source({on_true, on_false, predicate});
   return mapped("select", {match(predicate, like), match(on_true, like), match(on_false, like)}, like,
                 like.type().with(on_true.dtype()), identity(like.rank()));
 }
@@ -545,7 +545,7 @@ Value pad(const Value& a, const Value& value, const Dims& low, const Dims& high,
 
 Value concatenate(const Values& parts, int64_t d) {
   if (parts.size() == 1) return parts[0];
-  const Value& first = shape_source(parts);
+  const Value first = shape_source(parts);
   Builder& b = first.builder();
   Dims bounds = first.type().bounds();
   bounds[d] = 0;
