@@ -1,5 +1,6 @@
 """Makes the device "tpu" known to torch: ``import torch`` calls it, by the entry point group ``torch.backends``."""
 
+import atexit
 import importlib.metadata
 import os
 import sys
@@ -58,6 +59,8 @@ def _register() -> None:
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")
     _C._set_plugin_resolver(_plugin.resolve)
+    # Work in flight ends while the interpreter and the plugin still stand.
+    atexit.register(_C._shutdown)
 
     from torch_tpu import tpu
 
