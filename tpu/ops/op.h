@@ -163,6 +163,8 @@ struct Traits {
   std::function<std::vector<Type>(Op&)> types = {};
   // Draws random numbers.
   bool random = false;
+  // Called by the torch layer only: no kernel is registered for the op.
+  bool internal = false;
 };
 
 // An op is one row, keyed by its ATen overload name: the functional overload where there is one

@@ -22,6 +22,7 @@ const std::vector<Family>& table() {
       {"attention", attention_rows()},
       {"random", random_rows()},
       {"optimizer", optimizer_rows()},
+      {"copy", copy_rows()},
   };
   return families;
 }

@@ -1,0 +1,293 @@
+#include "tpu/runtime/session.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "tpu/pjrt/compile_options.h"
+#include "tpu/pjrt/error.h"
+#include "tpu/pjrt/plugin.h"
+#include "tpu/runtime/counters.h"
+#include "tpu/runtime/element_type.h"
+#include "tpu/runtime/log.h"
+
+namespace tpu::runtime {
+namespace {
+
+// How far the user's thread may run ahead of the device.
+constexpr size_t kMaxInFlight = 512;
+
+std::mutex start_mutex;
+std::atomic<Session*> session{nullptr};
+std::atomic<bool> bad_fork{false};
+std::function<PluginChoice()>& resolver() {
+  static auto* r = new std::function<PluginChoice()>;
+  return *r;
+}
+
+// What a stored program depends on besides its text and options.
+std::string machine_identity(const pjrt::Client& client) {
+  const pjrt::Plugin& plugin = client.plugin();
+  struct stat s {};
+  ::stat(plugin.path().c_str(), &s);
+  std::string id = plugin.path() + "|" + std::to_string(s.st_size) + "|" + std::to_string(s.st_mtime) + "|" +
+                   std::to_string(plugin.api_minor()) + "|" + client.platform_name() + "|" + client.platform_version() +
+                   "|" + std::to_string(client.devices().size());
+  for (const pjrt::Device& d : client.devices()) id += "|" + d.kind();
+  // XLA:CPU compiles for the features of this machine's CPU.
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) {
+      id += "|" + line;
+      break;
+    }
+  }
+  return id;
+}
+
+}  // namespace
+
+void MemoryUse::add(int64_t bytes) {
+  const int64_t now = allocated.fetch_add(bytes) + bytes;
+  ++buffers;
+  ++allocations;
+  total_allocated += bytes;
+  int64_t old = peak.load();
+  while (now > old && !peak.compare_exchange_weak(old, now)) {
+  }
+}
+
+void MemoryUse::remove(int64_t bytes) {
+  allocated -= bytes;
+  --buffers;
+}
+
+DeviceBuffer::DeviceBuffer(pjrt::Buffer buffer, ir::DType dtype, std::vector<int64_t> dims, int device)
+    : buffer_(std::move(buffer)), dtype_(dtype), device_(device), dims_(std::move(dims)) {
+  bytes_ = numel() * static_cast<int64_t>(ir::size_bytes(dtype));
+  Session::get().memory(device_).add(bytes_);
+}
+
+DeviceBuffer::~DeviceBuffer() { Session::get().memory(device_).remove(bytes_); }
+
+int64_t DeviceBuffer::numel() const {
+  int64_t n = 1;
+  for (int64_t d : dims_) n *= d;
+  return n;
+}
+
+void Session::set_resolver(std::function<PluginChoice()> r) {
+  std::lock_guard lock(start_mutex);
+  resolver() = std::move(r);
+}
+
+bool Session::is_started() { return session.load() != nullptr; }
+bool Session::is_in_bad_fork() { return bad_fork; }
+
+Session& Session::get() {
+  Session* s = session.load(std::memory_order_acquire);
+  if (s && !bad_fork.load(std::memory_order_relaxed)) [[likely]] return *s;
+  if (bad_fork) {
+    throw std::runtime_error(
+        "Cannot use the tpu device in a forked process after it was used in the parent; start the process with the "
+        "'spawn' method instead");
+  }
+  // The resolver may need the GIL, so nothing is locked while it runs.
+  std::function<PluginChoice()> resolve;
+  {
+    std::lock_guard lock(start_mutex);
+    resolve = resolver();
+  }
+  PluginChoice choice;
+  if (const char* path = std::getenv("TORCH_TPU_PLUGIN"); path && *path && !resolve) {
+    choice.path = path;
+  } else if (resolve) {
+    choice = resolve();
+  } else {
+    throw std::runtime_error("No PJRT plugin was named: set TORCH_TPU_PLUGIN to the path of one");
+  }
+  std::lock_guard lock(start_mutex);
+  if (Session* other = session.load()) return *other;
+  session.store(new Session(choice), std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, [] { bad_fork = session.load() != nullptr; });
+  return *session.load();
+}
+
+Session::Session(const PluginChoice& choice) {
+  client_ = pjrt::Client::create(pjrt::Plugin::load(choice.path), choice.options);
+  platform_ = &runtime::platform(client_->platform_name());
+  identity_ = machine_identity(*client_);
+  for (size_t i = 0; i < client_->devices().size(); ++i) memory_.push_back(std::make_unique<MemoryUse>());
+  if (const char* text = std::getenv("TORCH_TPU_XLA_OPTIONS")) extra_options_ = parse_options(text);
+}
+
+std::string Session::options(Effort effort) {
+  pjrt::CompileOptions o;
+  o.compile_portable_executable = num_devices() > 1;
+  std::lock_guard lock(options_mutex_);
+  auto take = [&](const std::vector<XlaOption>& from) {
+    for (const XlaOption& option : from) {
+      bool known = true;
+      for (const std::string& u : unknown_options_) known = known && u != option.first;
+      if (known) o.env_option_overrides.push_back(option);
+    }
+  };
+  take(platform_->options);
+  if (effort == Effort::kQuick) take(platform_->quick_options);
+  for (const XlaOption& option : extra_options_) o.env_option_overrides.push_back(option);
+  return o.serialize();
+}
+
+void Session::forget_option(const std::string& name) {
+  std::lock_guard lock(options_mutex_);
+  unknown_options_.push_back(name);
+}
+
+Session::Program Session::compile(const std::string& text, Effort effort, const CompileReason& reason) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const std::string opts = options(effort);
+    const std::string key = identity_ + '\0' + opts + '\0' + text;
+    const bool log = log_enabled("compiles");
+    auto ms = [&] {
+      return std::to_string(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    };
+    if (std::optional<std::string> stored = disk_cache_.load(key)) {
+      try {
+        auto program = std::make_shared<pjrt::LoadedExecutable>(client_->deserialize(*stored, opts));
+        if (log) log_line("compiles", reason.op + ": from disk in " + ms() + " ms; " + reason.why);
+        return program;
+      } catch (const pjrt::Error&) {
+        // A plugin that no longer reads its own file compiles again.
+      }
+    }
+    try {
+      auto program = std::make_shared<pjrt::LoadedExecutable>(client_->compile(text, opts));
+      ++counters().compiles;
+      counters().compile_nanoseconds +=
+          std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+      if (log) log_line("compiles", reason.op + ": compiled in " + ms() + " ms; " + reason.why);
+      if (log_enabled("programs")) log_line("programs", text);
+      try {
+        disk_cache_.store(key, program->serialize());
+      } catch (const pjrt::Error&) {
+        ++counters().disk_failures;
+      }
+      return program;
+    } catch (const pjrt::Error& e) {
+      // "No such compile option: 'xla_...'": drop it for good and try again.
+      const std::string what = e.what();
+      bool dropped = false;
+      if (what.find("No such compile option") != std::string::npos) {
+        for (const auto* list : {&platform_->options, &platform_->quick_options}) {
+          for (const XlaOption& option : *list) {
+            if (what.find(option.first) == std::string::npos) continue;
+            forget_option(option.first);
+            dropped = true;
+          }
+        }
+      }
+      if (!dropped) {
+        if (log_enabled("programs")) log_line("programs", text);
+        throw;
+      }
+    }
+  }
+}
+
+void Session::execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::Buffer* const> arguments,
+                      std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device) {
+  auto done = std::make_shared<pjrt::Event>();
+  program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
+                  done.get());
+  counters().executes.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t number = ++launched_;
+  if (done->is_ready()) return;
+  std::shared_ptr<pjrt::Event> oldest;
+  {
+    std::lock_guard lock(flight_mutex_);
+    in_flight_.push_back({number, std::move(done)});
+    prune_locked();
+    if (in_flight_.size() > kMaxInFlight) oldest = in_flight_.front().done;
+  }
+  if (!oldest) return;
+  try {
+    oldest->await();
+  } catch (const pjrt::Error&) {
+    // Stored with the outputs.
+  }
+}
+
+void Session::prune_locked() {
+  while (!in_flight_.empty() && in_flight_.front().done->is_ready()) in_flight_.pop_front();
+}
+
+bool Session::is_done(uint64_t launches) {
+  std::lock_guard lock(flight_mutex_);
+  for (const InFlight& f : in_flight_) {
+    if (f.number <= launches && !f.done->is_ready()) return false;
+  }
+  return true;
+}
+
+void Session::wait(uint64_t launches) {
+  for (;;) {
+    std::shared_ptr<pjrt::Event> event;
+    {
+      std::lock_guard lock(flight_mutex_);
+      prune_locked();
+      if (in_flight_.empty() || in_flight_.front().number > launches) return;
+      event = in_flight_.front().done;
+    }
+    try {
+      event->await();
+    } catch (const pjrt::Error&) {
+      // Stored with the outputs; raised where they are read.
+    }
+  }
+}
+
+void Session::synchronize() { wait(launched_); }
+
+BufferPtr Session::to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,
+                             pjrt::HostBufferSemantics semantics, pjrt::Event* done_with_host) {
+  pjrt::HostTransfer t =
+      client_->buffer_from_host(data, element_type(dtype), dims, semantics, client_->devices().at(device));
+  if (done_with_host) *done_with_host = std::move(t.done_with_host);
+  auto buffer = std::make_shared<DeviceBuffer>(std::move(t.buffer), dtype, std::move(dims), device);
+  counters().bytes_to_device += buffer->numel() * static_cast<int64_t>(ir::size_bytes(dtype));
+  return buffer;
+}
+
+BufferPtr Session::host_operand(std::span<const std::byte> bytes, ir::DType dtype, int device) {
+  struct Slot {
+    std::array<std::byte, 16> bytes;
+    size_t size = 0;
+    ir::DType dtype;
+    int device;
+    BufferPtr buffer;
+  };
+  constexpr size_t kSlots = 512;
+  // Leaked with the thread's last use: buffers must not be destroyed by static destructors at exit.
+  static thread_local std::vector<Slot>* cache = new std::vector<Slot>(kSlots);
+  uint64_t h = static_cast<uint64_t>(dtype) * 31 + device;
+  for (std::byte b : bytes) h = (h ^ static_cast<uint64_t>(b)) * 0x100000001b3ull;
+  Slot& slot = (*cache)[(h ^ (h >> 32)) % kSlots];
+  if (slot.buffer && slot.dtype == dtype && slot.device == device && slot.size == bytes.size() &&
+      std::memcmp(slot.bytes.data(), bytes.data(), bytes.size()) == 0) {
+    return slot.buffer;
+  }
+  slot.buffer = to_device(bytes.data(), dtype, {}, device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+  slot.dtype = dtype;
+  slot.device = device;
+  slot.size = bytes.size();
+  std::memcpy(slot.bytes.data(), bytes.data(), bytes.size());
+  return slot.buffer;
+}
+
+}  // namespace tpu::runtime

@@ -1,0 +1,55 @@
+// What a storage on the device owns: a cell, which holds the current buffer, and an address range that
+// is never dereferenced but identifies the memory, as libraries expect of data_ptr().
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include "tpu/runtime/session.h"
+
+namespace tpu {
+
+struct Cell {
+  void* address = nullptr;
+  size_t reserved_bytes = 0;
+  int device = 0;
+  // Null while nobody has written: an `empty` costs nothing.
+  runtime::BufferPtr buffer;
+  // The ATen op that computed the buffer, for the words of a later error.
+  const char* producer = nullptr;
+  // Why the content is lost (a failed run had taken the old buffer); raised at the next read.
+  std::string lost;
+};
+
+inline Cell& cell_of(const c10::StorageImpl& storage) { return *static_cast<Cell*>(storage.data_ptr().get_context()); }
+inline Cell& cell_of(const c10::TensorImpl& tensor) {
+  return cell_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+}
+
+// The buffer of a cell that may be unwritten: then zeros, made now.
+runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes);
+
+// A storage of `nbytes` with an unwritten cell.
+c10::Storage make_storage(size_t nbytes, int device);
+
+class DeviceAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override;
+  c10::DataPtr allocate_on(size_t nbytes, int device);
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override;
+  bool initialized() override { return runtime::Session::is_started(); }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
+  void resetAccumulatedStats(c10::DeviceIndex device) override;
+  void resetPeakStats(c10::DeviceIndex device) override;
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
+};
+DeviceAllocator& allocator();
+
+// Whether p lies in the address space that cells reserve ranges of.
+bool is_device_address(const void* p);
+
+}  // namespace tpu

@@ -1,0 +1,14 @@
+// Checks that programs make of their data (an index in range): collected while the device works,
+// raised at the next read or synchronize.
+#pragma once
+
+#include "tpu/torch/program.h"
+
+namespace tpu {
+
+// The program's last output tells what failed: i64 [failed, value] for each of its checks.
+void add_pending_checks(ProgramPtr program, runtime::BufferPtr told);
+// Raises the first failed check, if any; waits for the runs it belongs to.
+void raise_failed_checks();
+
+}  // namespace tpu

@@ -1,0 +1,149 @@
+#include "tpu/torch/decompose.h"
+
+#include <mutex>
+
+#include "tpu/pjrt/error.h"
+#include "tpu/runtime/counters.h"
+#include "tpu/torch/kernel.h"
+#include "tpu/torch/lower.h"
+
+namespace tpu {
+namespace {
+
+PythonHooks hooks;
+
+// Takes the results of the op off the stack, lists flattened.
+std::vector<Trace::Return> take_returns(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
+  std::vector<Trace::Return> returns;
+  for (const c10::IValue& v : torch::jit::last(stack, schema.returns().size())) {
+    if (v.isTensor()) {
+      returns.push_back({.value = {}, .like = {}, .tensor = v.toTensor()});
+    } else if (v.isTensorList()) {
+      for (const at::Tensor& t : v.toTensorVector()) returns.push_back({.value = {}, .like = {}, .tensor = t, .in_list = true});
+    } else if (v.isNone()) {
+      returns.push_back({});
+    } else {
+      throw RecordingBroken("it returns something that is not a tensor");
+    }
+  }
+  return returns;
+}
+
+// A tensor whose content the recording holds.
+at::Tensor recorded(Trace& trace, const Trace::Return& r, int device) {
+  if (!r.value) return r.tensor;
+  int64_t last = r.like.numel() ? 1 : 0;
+  for (int64_t d = 0; d < r.like.dim() && last; ++d) last += (r.like.size(d) - 1) * r.like.stride(d);
+  at::Tensor t = make_tensor(make_storage(last * r.like.element_size(), device), r.like.scalar_type(), r.like.sizes(), r.like.strides());
+  trace.write(t, r.value);
+  return t;
+}
+
+}  // namespace
+
+void set_python_hooks(const PythonHooks& h) { hooks = h; }
+
+void ensure_meta_kernel(const c10::OperatorHandle& op) {
+  static std::atomic<bool> imported{false};
+  if (imported || op.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) || !hooks.import_meta_kernels) {
+    return;
+  }
+  hooks.import_meta_kernels();
+  imported = true;
+}
+
+void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
+  const size_t n = entry.arguments.size();
+  std::vector<at::Tensor> results;
+  {
+    const c10::ArrayRef<c10::IValue> args(stack->data() + stack->size() - n, n);
+    int device = 0;
+    for (const c10::IValue& v : args) {
+      if (v.isTensor() && v.toTensor().defined() && !v.toTensor().is_cpu()) device = v.toTensor().device().index();
+    }
+    std::vector<Trace::Return> returns;
+    try {
+      returns = lower(trace, entry, args);
+    } catch (const ResizeOut&) {
+      resize_outputs(entry, args);
+      returns = lower(trace, entry, args);
+    }
+    for (const Trace::Return& r : returns) results.push_back(recorded(trace, r, device));
+  }
+  torch::jit::drop(*stack, n);
+  const auto& schema = entry.op.schema();
+  if (schema.returns().empty()) return;
+  if (schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+    stack->emplace_back(std::move(results));
+  } else {
+    for (at::Tensor& t : results) stack->emplace_back(std::move(t));
+  }
+}
+
+bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::string& why) {
+  if (!hooks.has_decomposition || !hooks.has_decomposition(op)) {
+    why = "it has no row in the op table and PyTorch has no decomposition of it";
+    return false;
+  }
+  if (Trace::current()) {
+    hooks.call_decomposition(op, stack);
+    return true;
+  }
+  OpEntry& entry = entry_of(op);
+  const size_t n = entry.arguments.size();
+  const c10::ArrayRef<c10::IValue> args(stack->data() + stack->size() - n, n);
+  Call call;
+  try {
+    collect(entry, args, call);
+  } catch (const c10::NotImplementedError& e) {
+    why = e.what_without_backtrace();
+    return false;
+  }
+  ProgramPtr program;
+  {
+    std::lock_guard lock(entry.mutex);
+    if (auto it = entry.programs.find(call.key); it != entry.programs.end()) program = it->second;
+  }
+  if (program) {
+    runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
+    Trace trace(Trace::Mode::kRecording, call, args);
+    try {
+      torch::jit::Stack copy(args.begin(), args.end());
+      std::vector<Trace::Return> returns;
+      {
+        Trace::Scope scope(trace);
+        hooks.call_decomposition(op, &copy);
+        returns = take_returns(op.schema(), copy);
+      }
+      const std::string description = describe(entry, args);
+      auto made = std::const_pointer_cast<Program>(trace.finish(entry, returns, "decomposed, (" + description + ")"));
+      made->description = description;
+      program = made;
+    } catch (const std::exception& e) {
+      // The CPU has the right error text if the call itself was wrong.
+      const auto* known = dynamic_cast<const c10::Error*>(&e);
+      why = std::string("its decomposition cannot be one program: ") + (known ? known->what_without_backtrace() : e.what());
+      return false;
+    }
+    std::lock_guard lock(entry.mutex);
+    program = entry.programs.try_emplace(call.key, program).first->second;
+  }
+  runtime::counters().add_decomposition(entry.name);
+  std::vector<at::Tensor> results;
+  launch(program, call, args, results);
+  torch::jit::drop(*stack, n);
+  const auto& schema = op.schema();
+  if (schema.returns().empty()) return true;
+  if (schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+    stack->emplace_back(std::move(results));
+  } else {
+    for (at::Tensor& t : results) stack->emplace_back(std::move(t));
+  }
+  return true;
+}
+
+}  // namespace tpu

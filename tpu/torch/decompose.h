@@ -1,0 +1,28 @@
+// PyTorch's decompositions, recorded and compiled as one program; and the Python Meta kernels.
+#pragma once
+
+#include "tpu/torch/trace.h"
+
+namespace tpu {
+
+// What needs the interpreter; set by the Python module, absent in C++-only programs. Each takes the GIL.
+struct PythonHooks {
+  // Registers PyTorch's Python Meta kernels (torch._meta_registrations).
+  void (*import_meta_kernels)() = nullptr;
+  // Whether PyTorch has a decomposition of the op, and calling it on the arguments on the stack,
+  // which are replaced by its results. Throws what it throws.
+  bool (*has_decomposition)(const c10::OperatorHandle& op) = nullptr;
+  void (*call_decomposition)(const c10::OperatorHandle& op, torch::jit::Stack* stack) = nullptr;
+};
+void set_python_hooks(const PythonHooks& hooks);
+
+// Makes sure that the Python Meta kernels are registered if the op has no C++ one.
+void ensure_meta_kernel(const c10::OperatorHandle& op);
+
+// Runs the op by its decomposition; false, with the reason, when there is none or it needs real data.
+bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::string& why);
+
+// Adds the call to the recording.
+void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack);
+
+}  // namespace tpu

@@ -1,0 +1,295 @@
+#include "tpu/torch/kernel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/Exception.h>
+
+#include "tpu/pjrt/error.h"
+#include "tpu/runtime/counters.h"
+#include "tpu/torch/check.h"
+#include "tpu/torch/decompose.h"
+#include "tpu/torch/fallback.h"
+#include "tpu/torch/generator.h"
+#include "tpu/torch/lower.h"
+#include "tpu/torch/scalar_type.h"
+
+namespace tpu {
+namespace {
+
+// Programs kept per op; the oldest tables of an op that keeps changing are dropped whole.
+constexpr size_t kMaxProgramsPerOp = 4096;
+
+template <typename T>
+void put(std::byte* to, T v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+// The number as PyTorch's kernels convert it: through the opmath type of the dtype.
+size_t put_scalar(std::byte* to, const c10::Scalar& s, ir::DType dtype) {
+  using D = ir::DType;
+  switch (dtype) {
+    case D::kI1: put<uint8_t>(to, s.toBool()); break;
+    case D::kI8: put(to, static_cast<int8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
+    case D::kI16: put(to, static_cast<int16_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
+    case D::kI32: put(to, static_cast<int32_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
+    case D::kUI8: put(to, static_cast<uint8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
+    case D::kUI16: put(to, static_cast<uint16_t>(s.toLong())); break;
+    case D::kUI32: put(to, static_cast<uint32_t>(s.toLong())); break;
+    case D::kUI64:
+    case D::kI64: put(to, s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.isUnsigned() ? static_cast<int64_t>(s.toUInt64()) : s.toLong()); break;
+    case D::kF16: put(to, static_cast<c10::Half>(s.toFloat())); break;
+    case D::kBF16: put(to, static_cast<c10::BFloat16>(s.toFloat())); break;
+    case D::kF32: put(to, static_cast<float>(s.toDouble())); break;
+    case D::kF64: put(to, s.toDouble()); break;
+    case D::kC64: put(to, static_cast<c10::complex<float>>(s.toComplexDouble())); break;
+    case D::kC128: put(to, s.toComplexDouble()); break;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "A number cannot be passed to the tpu device as ", ir::text(dtype));
+  }
+  return ir::size_bytes(dtype);
+}
+
+c10::Scalar scalar_at(const c10::IValue& v, int element) {
+  if (v.isList()) return v.toListRef()[element].toScalar();
+  return v.toScalar();
+}
+
+runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayRef<c10::IValue> args, uint64_t seed, uint64_t offset) {
+  std::byte bytes[16];
+  size_t n = 0;
+  switch (p.kind) {
+    case Parameter::Kind::kScalar: n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype); break;
+    case Parameter::Kind::kHost: {
+      const c10::TensorImpl* t = call.operands[p.index].impl;
+      n = t->itemsize();
+      std::memcpy(bytes, static_cast<const char*>(t->data()), n);
+      break;
+    }
+    case Parameter::Kind::kStart: {
+      const int64_t start = call.plans[call.operands[p.index].plan].run_time_starts[p.element];
+      n = put_scalar(bytes, start, p.dtype);
+      break;
+    }
+    case Parameter::Kind::kSeed: put(bytes, seed), n = 8; break;
+    case Parameter::Kind::kOffset: put(bytes, offset), n = 8; break;
+    default: TORCH_INTERNAL_ASSERT(false, "not a host parameter");
+  }
+  return runtime::Session::get().host_operand({bytes, n}, p.dtype, call.device);
+}
+
+void raise_lost(const Cell& cell) {
+  TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
+}
+
+// The key without values, for the log: what changed against the program that was used last.
+std::string reason(const OpEntry& entry, const std::string& now) {
+  std::string nearest;
+  size_t best = std::string::npos;
+  for (const auto& [key, program] : entry.programs) {
+    const std::string& d = program->description;
+    size_t differ = d.size() > now.size() ? d.size() - now.size() : now.size() - d.size();
+    for (size_t i = 0; i < std::min(d.size(), now.size()); ++i) differ += d[i] != now[i];
+    if (differ < best) best = differ, nearest = d;
+  }
+  if (nearest.empty()) return "first call with (" + now + ")";
+  if (nearest == now) return "(" + now + ") with another memory layout or flag";
+  return "(" + now + ") is new, nearest known (" + nearest + ")";
+}
+
+ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IValue> args) {
+  Trace trace(Trace::Mode::kSingle, call, args);
+  std::vector<Trace::Return> returns = lower(trace, entry, args);
+  const std::string description = describe(entry, args);
+  std::string why;
+  {
+    std::lock_guard lock(entry.mutex);
+    why = reason(entry, description);
+  }
+  auto program = std::const_pointer_cast<Program>(trace.finish(entry, returns, why));
+  program->description = description;
+  return program;
+}
+
+void push_results(std::vector<at::Tensor> results, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  if (schema.returns().empty()) return;
+  if (schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+    stack->emplace_back(std::move(results));
+    return;
+  }
+  for (at::Tensor& t : results) stack->emplace_back(std::move(t));
+}
+
+ProgramPtr find_program(OpEntry& entry, const Key& key) {
+  std::lock_guard lock(entry.mutex);
+  auto it = entry.programs.find(key);
+  return it == entry.programs.end() ? nullptr : it->second;
+}
+
+ProgramPtr remember(OpEntry& entry, const Key& key, ProgramPtr program) {
+  std::lock_guard lock(entry.mutex);
+  if (entry.programs.size() >= kMaxProgramsPerOp) entry.programs.clear();
+  return entry.programs.try_emplace(key, std::move(program)).first->second;
+}
+
+// Foreach lists that the one-program form does not cover go PyTorch's own slow way, which also has
+// the error texts.
+bool regular_foreach(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
+  size_t n = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].isTensorList()) {
+      const auto list = args[i].toTensorVector();
+      if (i == 0) n = list.size();
+      if (list.size() != n || n == 0) return false;
+      for (const at::Tensor& t : list) {
+        const bool host_number = i > 0 && t.defined() && t.is_cpu() && t.dim() == 0;
+        if (!t.defined() || (!host_number && t.device().type() != c10::DeviceType::PrivateUse1)) return false;
+      }
+    } else if (args[i].isList() && args[i].toListRef().size() != n && entry.arguments[i].is_number) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void raise(const std::string& op, const pjrt::Error& e) {
+  using Code = pjrt::Error::Code;
+  const std::string text = op + ": " + e.what();
+  switch (e.code()) {
+    case Code::kResourceExhausted: TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", text);
+    case Code::kUnimplemented: TORCH_CHECK_NOT_IMPLEMENTED(false, text);
+    default: TORCH_CHECK(false, text);
+  }
+}
+
+at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+  if (sizes.size() != 1 || sizes[0] != 0 || offset != 0) t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return t;
+}
+
+void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>& results) {
+  const Program& p = *program;
+  runtime::Session& session = runtime::Session::get();
+  uint64_t seed = 0, offset = 0;
+  if (p.random_draws > 0) {
+    c10::GeneratorImpl* g = call.generator ? call.generator : default_generator(call.device).unsafeGetGeneratorImpl();
+    std::lock_guard lock(g->mutex_);
+    seed = g->current_seed();
+    offset = g->get_offset();
+    g->set_offset(offset + p.random_draws);
+  }
+  c10::SmallVector<pjrt::c::Buffer*, 16> arguments;
+  c10::SmallVector<runtime::BufferPtr, 8> held;  // host operands must outlive the call
+  for (const Parameter& q : p.parameters) {
+    if (q.kind == Parameter::Kind::kBuffer) {
+      const Cell& cell = *call.operands[q.index].cell;
+      if (!cell.lost.empty()) [[unlikely]] raise_lost(cell);
+      arguments.push_back(cell.buffer->raw());
+    } else if (q.kind == Parameter::Kind::kCaptured) {
+      arguments.push_back(p.captured[q.index]->raw());
+    } else {
+      held.push_back(host_buffer(q, call, args, seed, offset));
+      arguments.push_back(held.back()->raw());
+    }
+  }
+  // Only the cell itself may own a buffer that is given away.
+  c10::SmallVector<int64_t, 4> not_donated;
+  for (auto [parameter, operand] : p.donations) {
+    if (call.operands[operand].cell->buffer.use_count() > 1) not_donated.push_back(parameter);
+  }
+  c10::SmallVector<pjrt::c::Buffer*, 8> raw(p.outputs.size() + (p.checks.empty() ? 0 : 1));
+  try {
+    session.execute(*p.executable, arguments, not_donated, raw, call.device);
+  } catch (const pjrt::Error& e) {
+    for (auto [parameter, operand] : p.donations) {
+      Cell& cell = *call.operands[operand].cell;
+      if (cell.buffer && cell.buffer->pjrt().is_deleted()) cell.lost = p.op + " failed after it had taken over the memory: " + e.what();
+    }
+    raise(p.op, e);
+  }
+
+  c10::SmallVector<runtime::BufferPtr, 4> buffers;
+  const auto& client = p.executable->client();
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    const Output& o = p.outputs[i];
+    buffers.push_back(std::make_shared<runtime::DeviceBuffer>(pjrt::Buffer(client, raw[i]), o.dtype, o.dims, call.device));
+    if (o.write_operand >= 0) {
+      Cell& cell = *call.operands[o.write_operand].cell;
+      cell.buffer = buffers.back();
+      cell.producer = p.op.c_str();
+      cell.lost.clear();
+    }
+  }
+  if (!p.checks.empty()) {
+    add_pending_checks(program, std::make_shared<runtime::DeviceBuffer>(pjrt::Buffer(client, raw.back()), ir::DType::kI64,
+                                                                         std::vector<int64_t>{static_cast<int64_t>(2 * p.checks.size())}, call.device));
+  }
+
+  c10::SmallVector<c10::Storage, 4> storages(buffers.size());
+  results.reserve(p.results.size());
+  for (const Result& r : p.results) {
+    switch (r.kind) {
+      case Result::Kind::kNone: results.emplace_back(); break;
+      case Result::Kind::kOperand:
+        results.emplace_back(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(call.operands[r.index].impl));
+        break;
+      case Result::Kind::kView:
+        results.push_back(make_tensor(call.operands[r.index].impl->storage(), r.dtype, r.sizes, r.strides, r.offset));
+        break;
+      case Result::Kind::kFresh: {
+        if (!storages[r.index]) {
+          storages[r.index] = make_storage(r.storage_bytes, call.device);
+          Cell& cell = cell_of(*storages[r.index].unsafeGetStorageImpl());
+          cell.buffer = buffers[r.index];
+          cell.producer = p.op.c_str();
+        }
+        results.push_back(make_tensor(storages[r.index], r.dtype, r.sizes, r.strides, r.offset));
+      }
+    }
+  }
+}
+
+void run(OpEntry& entry, torch::jit::Stack* stack) {
+  const size_t n = entry.arguments.size();
+  if (entry.prepare && entry.prepare(stack)) return;
+  for (;;) {
+    const c10::ArrayRef<c10::IValue> args(stack->data() + stack->size() - n, n);
+    if (entry.form == Form::kForeach && !regular_foreach(entry, args)) {
+      entry.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+      return;
+    }
+    if (Trace* trace = Trace::current()) {
+      record(*trace, entry, stack);
+      return;
+    }
+    Call call;
+    collect(entry, args, call);
+    ProgramPtr program = find_program(entry, call.key);
+    if (program) {
+      runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
+      try {
+        program = remember(entry, call.key, make_program(entry, call, args));
+      } catch (const ResizeOut&) {
+        resize_outputs(entry, args);
+        continue;
+      } catch (const pjrt::Error& e) {
+        if (e.code() != pjrt::Error::Code::kUnimplemented) raise(entry.name, e);
+        fall_back(entry.op, stack, e.what());
+        return;
+      } catch (const c10::NotImplementedError& e) {
+        fall_back(entry.op, stack, e.what_without_backtrace());
+        return;
+      }
+    }
+    std::vector<at::Tensor> results;
+    launch(program, call, args, results);
+    torch::jit::drop(*stack, n);
+    push_results(std::move(results), entry.op.schema(), stack);
+    return;
+  }
+}
+
+}  // namespace tpu

@@ -1,0 +1,14 @@
+// Work that some ops need before their row can run; see prepare.cc.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <string>
+
+namespace tpu {
+
+using Prepare = bool (*)(torch::jit::Stack* stack);
+// Of the op "aten::index.Tensor"; null for most.
+Prepare find_prepare(const std::string& name);
+
+}  // namespace tpu

@@ -1,0 +1,65 @@
+// What the library asks of the interpreter: decompositions and Meta kernels written in Python.
+// The one file that converts between IValues and Python objects.
+#include "tpu/torch/python_hooks.h"
+
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "tpu/torch/decompose.h"
+
+namespace tpu {
+namespace py = pybind11;
+
+namespace {
+
+py::object& python_helper() {
+  static auto* module = new py::object(py::module_::import("torch_tpu._decompositions"));
+  return *module;
+}
+
+// The schema's positional arguments as Python objects; dtypes and the like are ints still, which the
+// Python side puts right by the schema.
+void call_decomposition(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t n = op.schema().arguments().size();
+  std::vector<c10::IValue> args(stack->end() - static_cast<int64_t>(n), stack->end());
+  torch::jit::drop(*stack, n);
+  py::gil_scoped_acquire gil;
+  py::list list;
+  for (c10::IValue& v : args) list.append(torch::jit::toPyObject(std::move(v)));
+  py::object overload = py::reinterpret_borrow<py::object>(torch::detail::getTorchApiFunction(op));
+  py::object out;
+  try {
+    out = python_helper().attr("call")(overload, list);
+  } catch (py::error_already_set& e) {
+    throw std::runtime_error(e.what());
+  }
+  const auto& returns = op.schema().returns();
+  if (returns.empty()) return;
+  if (returns.size() == 1) {
+    torch::jit::push(*stack, torch::jit::toIValue(out, returns[0].type()));
+    return;
+  }
+  size_t i = 0;
+  for (py::handle h : out) torch::jit::push(*stack, torch::jit::toIValue(h, returns.at(i++).type()));
+}
+
+bool has_decomposition(const c10::OperatorHandle& op) {
+  py::gil_scoped_acquire gil;
+  try {
+    py::object overload = py::reinterpret_borrow<py::object>(torch::detail::getTorchApiFunction(op));
+    return python_helper().attr("has")(overload).cast<bool>();
+  } catch (py::error_already_set&) {
+    return false;
+  }
+}
+
+void import_meta_kernels() {
+  py::gil_scoped_acquire gil;
+  py::module_::import("torch._meta_registrations");
+}
+
+}  // namespace
+
+void install_python_hooks() { set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition}); }
+
+}  // namespace tpu

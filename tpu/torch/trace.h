@@ -1,0 +1,93 @@
+// A program in the making: what each cell holds so far, as values. One op that missed the cache makes
+// one (single mode: scalars and view starts are run-time operands); a recording (a decomposition)
+// collects many ops into one, with all of that as constants.
+#pragma once
+
+#include <unordered_map>
+
+#include "tpu/torch/entry.h"
+
+namespace tpu {
+
+// A recording met something that needs real data (a read by the host): it cannot become one program.
+class RecordingBroken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Trace {
+ public:
+  enum class Mode { kSingle, kRecording };
+  // `args` and `call` must outlive the trace.
+  Trace(Mode mode, const Call& call, c10::ArrayRef<c10::IValue> args);
+
+  Mode mode() const { return mode_; }
+  ir::Builder& builder() { return builder_; }
+  // Whether the content of the cell is known to this trace only.
+  bool holds(const Cell& cell) const { return states_.count(&cell) > 0; }
+
+  // The logical value of a tensor (conj and neg bits applied).
+  ir::Value read(const at::Tensor& t);
+  void write(const at::Tensor& t, const ir::Value& v);
+  // A 0-d operand from argument `argument`, element `element` of the call.
+  ir::Value scalar(int argument, int element, ir::DType dtype);
+  std::pair<ir::Value, ir::Value> random_state(int64_t numbers);
+  void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message);
+
+  // Compiles what was recorded. `returns`: what the op returns, in terms of fresh values or tensors.
+  struct Return {
+    // Exactly one of: nothing (undefined), a value with the meta tensor that gives its geometry, a tensor.
+    ir::Value value;
+    at::Tensor like;     // with `value`: sizes, strides, dtype
+    at::Tensor tensor;
+    bool in_list = false;
+  };
+  ProgramPtr finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why);
+
+  // The recording of this thread, if any.
+  static Trace* current();
+  class Scope {
+   public:
+    explicit Scope(Trace& trace);
+    ~Scope();
+
+   private:
+    Trace* previous_;
+  };
+
+ private:
+  struct State {
+    ir::Value value;   // dense, row-major over the storage
+    bool written = false;
+    int parameter = -1, operand = -1;
+  };
+  State& state(const at::Tensor& t);
+  ir::Value parameter(const Parameter& p, const ir::Type& type);
+  struct Window {
+    ir::Value dense;
+    ops::ViewPlan plan;
+    ir::Values starts;
+  };
+  Window window(const at::Tensor& t);
+  int find_operand(const c10::TensorImpl* t) const;
+  int find_cell(const Cell* cell) const;
+
+  Mode mode_;
+  const Call& call_;
+  c10::ArrayRef<c10::IValue> args_;
+  ir::Builder builder_;
+  std::vector<Parameter> parameters_;
+  std::vector<ir::Value> parameter_values_;
+  std::unordered_map<const Cell*, State> states_;
+  std::vector<const Cell*> order_;          // of first touch, so that programs are the same each time
+  std::vector<at::Tensor> kept_;            // so that no cell address is reused while recording
+  std::vector<Check> checks_;
+  ir::Values told_;
+  std::vector<runtime::BufferPtr> captured_;
+  int64_t draws_ = 0;
+};
+
+// Runs `entry`'s row on args inside the trace and says what the op returns.
+std::vector<Trace::Return> lower(Trace& trace, const OpEntry& entry, c10::ArrayRef<c10::IValue> args);
+
+}  // namespace tpu
