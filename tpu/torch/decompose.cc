@@ -12,6 +12,23 @@ namespace {
 
 PythonHooks hooks;
 
+// Some decompositions end, through a prim, in the very op they are of.
+class NotItself {
+ public:
+  explicit NotItself(const c10::OperatorHandle& op) : name_(op.operator_name()) {
+    for (const c10::OperatorName& n : active) {
+      if (n == name_) throw RecordingBroken("PyTorch's decomposition of it calls it again");
+    }
+    active.push_back(name_);
+  }
+  ~NotItself() { active.pop_back(); }
+
+ private:
+  static thread_local std::vector<c10::OperatorName> active;
+  c10::OperatorName name_;
+};
+thread_local std::vector<c10::OperatorName> NotItself::active;
+
 // Takes the results of the op off the stack, lists flattened.
 std::vector<Trace::Return> take_returns(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
   std::vector<Trace::Return> returns;
@@ -88,6 +105,7 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
     return false;
   }
   if (Trace::current()) {
+    const NotItself guard(op);
     hooks.call_decomposition(op, stack);
     return true;
   }
@@ -116,6 +134,7 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       std::vector<Trace::Return> returns;
       {
         Trace::Scope scope(trace);
+        const NotItself guard(op);
         hooks.call_decomposition(op, &copy);
         returns = take_returns(op.schema(), copy);
       }

@@ -31,7 +31,9 @@ void call_decomposition(const c10::OperatorHandle& op, torch::jit::Stack* stack)
   try {
     out = python_helper().attr("call")(overload, list);
   } catch (py::error_already_set& e) {
-    throw std::runtime_error(e.what());
+    // The traceback would say more of PyTorch's internals than of the call.
+    std::string text = py::str(e.value());
+    throw std::runtime_error(text.substr(0, text.find('\n')));
   }
   const auto& returns = op.schema().returns();
   if (returns.empty()) return;
