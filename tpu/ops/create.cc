@@ -119,18 +119,23 @@ Value triu_indices(Op& o) {
                  ir::subtract(number(k, columns - 1), column));
 }
 
+// `f` counts in a dtype of its own.
+Rule rounded(Value (*f)(Op&)) {
+  return [f](Op& o) { return ir::convert(f(o), o.out().dtype()); };
+}
+
 const Row kRows[] = {
     {"fill_.Scalar", fill},
     {"fill_.Tensor", fill},
     {"zero_", [](Op& o) { return ir::zeros_like(o.in(0)); }},
-    {"arange.start_out", arange},
-    {"range.out", arange},
-    {"linspace.out", linspace},
-    {"logspace.out", logspace},
-    {"eye.out", eye},
-    {"eye.m_out", eye},
-    {"tril_indices", tril_indices},
-    {"triu_indices", triu_indices},
+    {"arange.start_out", rounded(arange)},
+    {"range.out", rounded(arange)},
+    {"linspace.out", rounded(linspace)},
+    {"logspace.out", rounded(logspace)},
+    {"eye.out", rounded(eye)},
+    {"eye.m_out", rounded(eye)},
+    {"tril_indices", rounded(tril_indices)},
+    {"triu_indices", rounded(triu_indices)},
 };
 
 }  // namespace

@@ -189,14 +189,72 @@ Value trigamma(const Value& given) {
   return ir::select(reflect, ir::negate(sum), sum);
 }
 
+// Hurwitz zeta (ATen/native/Math.h): chlo.zeta is wrong left of -9. The argument is moved right of
+// 9 term by term, then Euler and Maclaurin's series; in f64, as CPU.
+Value zeta(const Value& given_x, const Value& given_q) {
+  const Value x = ir::convert(given_x, DType::kF64), q = ir::convert(given_q, DType::kF64);
+  const Value one = number(x, 1), nine = number(x, 9), exponent = ir::negate(x);
+  constexpr int kAtLeast = 9, kAtMost = 4096;
+  const Value step = ir::constant(x.builder(), 0, Type(DType::kI32, {}));
+  const Values moved = ir::while_loop(
+      {step, q, ir::power(q, exponent)},
+      [&](const Values& v) {
+        Dims all;
+        for (int64_t d = 0; d < v[1].rank(); ++d) all.push_back(d);
+        const Value never = ir::constant_bool(x.builder(), false, Type(DType::kI1, {}));
+        const Value left = ir::reduce(ir::compare(v[1], nine, "LE"), never, all, "or");
+        return Values{ir::and_(ir::or_(less(v[0], ir::full_like(v[0], kAtLeast)), left),
+                               less(v[0], ir::full_like(v[0], kAtMost)))};
+      },
+      [&](const Values& v) {
+        const Value early = less(v[0], ir::full_like(v[0], kAtLeast));
+        const Value active = ir::or_(ir::compare(v[1], nine, "LE"), ir::broadcast_to(early, v[1]));
+        const Value a = ir::select(active, ir::add(v[1], one), v[1]);
+        const Value term = ir::select(active, ir::power(a, exponent), zero(a));
+        return Values{ir::add(v[0], ir::full_like(v[0], 1)), a, ir::add(v[2], term)};
+      });
+  constexpr double kBernoulli[] = {12.0,
+                                   -720.0,
+                                   30240.0,
+                                   -1209600.0,
+                                   47900160.0,
+                                   -1.8924375803183791606e9,
+                                   7.47242496e10,
+                                   -2.950130727918164224e12,
+                                   1.1646782814350067249e14,
+                                   -4.5979787224074726105e15,
+                                   1.8152105401943546773e17,
+                                   -7.1661652561756670113e18};
+  const Value w = moved[1];
+  Value b = ir::power(w, exponent);
+  Value sum = ir::add(moved[2], ir::divide(ir::multiply(b, w), ir::subtract(x, one)));
+  sum = ir::subtract(sum, ir::multiply(b, number(x, 0.5)));
+  Value factor = one;
+  for (int i = 0; i < 12; ++i) {
+    factor = ir::multiply(factor, ir::add(x, number(x, 2.0 * i)));
+    b = ir::divide(b, w);
+    const Value term = ir::divide(ir::multiply(factor, b), number(x, kBernoulli[i]));
+    // Terms that no longer count may be infinity times 0.
+    sum = ir::select(ir::is_finite(term), ir::add(sum, term), sum);
+    factor = ir::multiply(factor, ir::add(x, number(x, 2.0 * i + 1)));
+    b = ir::divide(b, w);
+  }
+  const Value whole_q = ir::compare(q, ir::floor(q), "EQ"),
+              whole_x = ir::compare(x, ir::floor(x), "EQ");
+  const Value pole =
+      ir::select(whole_q, number(x, kInf), ir::select(whole_x, sum, number(x, kNaN)));
+  sum = ir::select(ir::compare(q, zero(q), "LE"), pole, sum);
+  sum = ir::select(less(x, one), number(x, kNaN), sum);
+  return ir::convert(ir::select(ir::compare(x, one, "EQ"), number(x, kInf), sum), given_x.dtype());
+}
+
 Value polygamma(Op& o) {
   const Value x = o.x("self");
   const int64_t n = o.integer("n");
   if (n == 0) return digamma(x);
   if (n == 1) return trigamma(x);
-  const Value zeta = ir::elementwise("chlo.zeta", {number(x, static_cast<double>(n + 1)), x});
-  return ir::multiply(number(x, (n % 2 ? 1.0 : -1.0) * std::tgamma(static_cast<double>(n + 1))),
-                      zeta);
+  const double scale = (n % 2 ? 1.0 : -1.0) * std::tgamma(static_cast<double>(n + 1));
+  return ir::multiply(number(x, scale), zeta(number(x, static_cast<double>(n + 1)), x));
 }
 
 Value chebyshev(const Value& x, std::span<const double> coefficients) {
@@ -319,6 +377,7 @@ const Row kRows[] = {
     {"lgamma", unary_chlo("lgamma")},
     {"digamma", unary(digamma)},
     {"polygamma", polygamma},
+    {"special_zeta", binary(zeta)},
     {"i0", unary(i0)},
     {"special_i0e", unary(i0e)},
     {"special_i1", unary(i1)},

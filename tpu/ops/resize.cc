@@ -255,8 +255,12 @@ Rule resize(Mode mode) {
       const Resize r = resize_of(o, mode, i, axes, x.dim(i + 2), o.out().dim(i + 2));
       if (r.in == r.out && mode == Mode::kLinear) continue;
       x = resize_dim(x, i + 2, samples(r, x.dtype()), r);
+      // CPU keeps bytes between the axes.
+      if (integers_in && !is_nearest(mode)) {
+        x = ir::clamp(ir::zeros_like(x), ir::floor(ir::add(x, ir::full_like(x, 0.5))),
+                      ir::full_like(x, 255));
+      }
     }
-    if (integers_in && !is_nearest(mode)) x = ir::floor(ir::add(x, ir::full_like(x, 0.5)));
     return ir::convert(x, integers_in ? o.out().dtype() : x.dtype());
   };
 }
