@@ -428,6 +428,15 @@ Value bitcast_convert(const Value& a, DType dtype) {
   return elementwise("bitcast_convert", {a}, dtype);
 }
 
+Value reduce_precision(const Value& a, DType dtype) {
+  const char* bits = dtype == DType::kBF16  ? "exponent_bits = 8 : i32, mantissa_bits = 7 : i32"
+                     : dtype == DType::kF16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
+                     : dtype == DType::kF32 ? "exponent_bits = 8 : i32, mantissa_bits = 23 : i32"
+                                            : nullptr;
+  if (a.dtype() == dtype || bits == nullptr) return a;
+  return mapped("reduce_precision", {a}, a, a.type(), identity(a.rank()), bits);
+}
+
 // ---- shape ----
 
 Value broadcast_in_dim(const Value& a, const Type& type, const Dims& broadcast_dimensions) {

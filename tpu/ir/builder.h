@@ -154,6 +154,8 @@ Value clamp(const Value& low, const Value& x, const Value& high);
 // Numeric conversion; to i1 means != 0, complex to real drops the imaginary part.
 Value convert(const Value& a, DType dtype);
 Value bitcast_convert(const Value& a, DType dtype);  // same width only
+// Rounded to what the narrower float dtype holds, of a's dtype: XLA drops a pair of converts.
+Value reduce_precision(const Value& a, DType dtype);
 
 // ---- shape ----
 Value broadcast_in_dim(const Value& a, const Type& type, const Dims& broadcast_dimensions);

@@ -25,4 +25,23 @@ inline Value scaled(Op& o, const Value& v, const char* name) {
   return o.is_one(name) ? v : ir::multiply(v, o.scalar(name, v.dtype()));
 }
 
+// ---- pieces of arithmetic; floats unless said otherwise ----
+inline Value is_inf(const Value& v) {
+  return ir::compare(ir::abs(v), ir::highest(v.builder(), Type(v.dtype(), {})), "EQ");
+}
+// Any real dtype; integers and bools stay as they are.
+inline Value trunc(const Value& v) {
+  if (ir::is_integral(v.dtype())) return v;
+  return ir::select(ir::compare(v, ir::zeros_like(v), "LT"), ir::ceil(v), ir::floor(v));
+}
+// For integers, raises "ZeroDivisionError" where the divisor has a 0, as CPU does.
+void check_divisor(Op& o, const Value& divisor);
+// Whether the sign bit is set: also of -0 and of NaN.
+Value sign_bit(const Value& v);
+// |magnitude| with the sign of `sign`.
+inline Value copysign(const Value& magnitude, const Value& sign) {
+  const Value a = ir::abs(magnitude);
+  return ir::select(sign_bit(sign), ir::negate(a), a);
+}
+
 }  // namespace tpu::ops

@@ -5,11 +5,15 @@ namespace tpu::ops {
 const std::vector<Family>& table() {
   static const std::vector<Family> families = {
       {"elementwise", elementwise_rows()},
+      {"math", math_rows()},
+      {"activation", activation_rows()},
       {"compare", compare_rows()},
       {"reduce", reduce_rows()},
       {"scan", scan_rows()},
       {"matmul", matmul_rows()},
       {"shape", shape_rows()},
+      {"pad", pad_rows()},
+      {"resize", resize_rows()},
       {"index", index_rows()},
       {"scatter", scatter_rows()},
       {"sort", sort_rows()},

@@ -16,11 +16,15 @@ struct Family {
 
 // One function per file of rows; listed here so that link order cannot drop one.
 std::span<const Row> elementwise_rows();
+std::span<const Row> math_rows();
+std::span<const Row> activation_rows();
 std::span<const Row> compare_rows();
 std::span<const Row> reduce_rows();
 std::span<const Row> scan_rows();
 std::span<const Row> matmul_rows();
 std::span<const Row> shape_rows();
+std::span<const Row> pad_rows();
+std::span<const Row> resize_rows();
 std::span<const Row> index_rows();
 std::span<const Row> scatter_rows();
 std::span<const Row> sort_rows();
