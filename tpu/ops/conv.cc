@@ -47,7 +47,12 @@ Value forward(Op& o, const Value& x, const Value& w, const Geometry& g, const Di
   ir::ConvolutionDims dims{.input = layout("b", "f", rank), .kernel = layout("o", "i", rank), .output = layout("b", "f", rank),
                            .strides = g.stride, .lhs_dilation = Dims(rank, 1), .rhs_dilation = g.dilation,
                            .padding = {}, .reversal = {}, .feature_group_count = g.groups};
-  for (int64_t d = 0; d < rank; ++d) dims.padding.emplace_back(g.padding[d], g.padding[d]);
+  for (int64_t d = 0; d < rank; ++d) {
+    const int64_t needed = (sizes[d + 2] - 1) * g.stride[d] + g.dilation[d] * (w.dim(d + 2) - 1) + 1;
+    // The gradient of a transposed convolution must not read what a large output_padding added.
+    const bool is_whole = needed + g.stride[d] > x.dim(d + 2) + 2 * g.padding[d];
+    dims.padding.emplace_back(g.padding[d], is_whole ? g.padding[d] : needed - x.dim(d + 2) - g.padding[d]);
+  }
   return convolution(o, x, w, dims, sizes);
 }
 
