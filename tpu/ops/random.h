@@ -1,6 +1,6 @@
 // Random words as a pure function of (seed, offset, flat index): Threefry-2x32 with 20 rounds
-// (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), in integer ops only, so that every
-// device, plugin and shape of program draws the same numbers.
+// (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), in integer ops only, so that
+// every device, plugin and shape of program draws the same numbers.
 #pragma once
 
 #include "tpu/ops/op.h"
@@ -12,7 +12,8 @@ struct Words {
   Value first, second;
 };
 
-// The words of counters offset, offset + 1, ... in row-major order of `shape`; seed and offset are 0-d ui64.
+// The words of counters offset, offset + 1, ... in row-major order of `shape`; seed and offset are
+// 0-d ui64.
 Words threefry(const Value& seed, const Value& offset, const Dims& shape);
 
 // Multiples of 2^-digits in [0, 1), in `dtype` (f32 or f64).
