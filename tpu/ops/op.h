@@ -57,6 +57,8 @@ class Context {
   virtual void check(const Value& failed, const Value& value, std::string error, std::string message) = 0;
   // torch.get_float32_matmul_precision as a StableHLO precision name.
   virtual std::string matmul_precision() = 0;
+  // Whether the platform contracts 64-bit integers (dot_general, convolution).
+  virtual bool has_i64_contraction() { return true; }
 };
 
 class Op {
