@@ -70,7 +70,7 @@ Values sort(Op& o) {
 // orders NaN by their sign.
 Sorted top_of(const Value& v, int64_t d, int64_t k, bool largest) {
   const bool is_exact = ir::size_bytes(v.dtype()) <= (ir::is_floating(v.dtype()) ? 4 : 2);
-  if (k == 0 || !is_exact) {
+  if (k == 0 || !is_exact || !v.type().is_static()) {
     const Sorted s = sort_along(v, d, largest);
     return {ir::slice_in_dim(s.values, d, 0, k), ir::slice_in_dim(s.indices, d, 0, k)};
   }
