@@ -24,7 +24,7 @@ struct BatchNorm {
 
 // old + momentum * (value - old), in old's own dtype.
 Value moved(Op& o, const char* name, const Value& value) {
-  if (!o.has(name)) return {};
+  if (!takes(o, name) || !o.has(name)) return {};
   const Value old = ir::convert(o.in(name), value.dtype());
   const Value step = ir::multiply(o.scalar("momentum", value.dtype()), ir::subtract(value, old));
   return ir::convert(ir::add(old, step), o.in(name).dtype());

@@ -1,6 +1,7 @@
 #include "tpu/ops/indexing.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tpu/ops/reduction.h"
 
@@ -80,10 +81,10 @@ Value checked_index(Op& o, const Value& index, const Value& v, int64_t d, Negati
   const Value size = ir::convert(ir::size(v, d), DType::kI64), zero = ir::zeros_like(size);
   const Value below = negative == Negative::kWraps ? ir::negate(size) : zero;
   const Value bad = ir::or_(ir::compare(wide, below, "LT"), ir::compare(wide, size, "GE"));
-  const Value lowest = ir::lowest(o.builder(), Type(DType::kI64, {}));
-  const Dims all = all_dims(index);
-  o.context().check(any_over(bad, all), max_over(ir::select(bad, wide, lowest), all), error.type,
-                    error.message);
+  // One reduction finds whether there is a bad index, and one of them.
+  const Value none = ir::constant(o.builder(), std::numeric_limits<int64_t>::min(), size.type());
+  const Value found = max_over(ir::select(bad, wide, none), all_dims(index));
+  o.context().check(ir::compare(found, none, "NE"), found, error.type, error.message);
   if (negative == Negative::kError) return narrowed(wide, v, d);
   return narrowed(ir::select(ir::compare(wide, zero, "LT"), ir::add(wide, size), wide), v, d);
 }

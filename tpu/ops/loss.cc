@@ -164,12 +164,12 @@ Values nll_forward(Op& o) {
   const Value loss = ir::select(n.ignored, ir::zeros_like(cost), cost);
   const Dims all = all_dims(loss);
   const int64_t reduction = o.integer("reduction");
-  if (reduction == kNone) {
-    const Value single = o.out().rank() < loss.rank() ? ir::squeeze(loss, 0) : loss;
-    return {single, ir::constant(o.builder(), 0, Type(loss.dtype(), {}))};
-  }
   const Value total = sum_over(loss, all), weight = sum_over(n.weight, all);
-  return {reduction == kMean ? ir::divide(total, weight) : total, weight};
+  if (reduction == kMean) return {ir::divide(total, weight), weight};
+  if (reduction == kSum || o.in("self").rank() == 1) {
+    return {ir::broadcast_to(total, o.out().dims()), weight};
+  }
+  return {loss, ir::zeros_like(weight)};
 }
 
 Value nll_backward(Op& o) {

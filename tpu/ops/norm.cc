@@ -11,7 +11,7 @@ Dims softmax_dims(Op& o, const Value& v) {
 }
 
 Value softmax_over(const Value& v, const Dims& dims) {
-  const Value top = stretch(max_over(v, dims), dims, v);
+  const Value top = stretch(max_of_numbers(v, dims), dims, v);
   const Value e = ir::exponential(ir::subtract(v, top));
   return ir::divide(e, stretch(sum_over(e, dims), dims, v));
 }
@@ -33,7 +33,7 @@ Value safe_softmax(Op& o) {
 Value log_softmax(Op& o) {
   const Value v = o.compute(0);
   const Dims dims = softmax_dims(o, v);
-  const Value shifted = ir::subtract(v, stretch(max_over(v, dims), dims, v));
+  const Value shifted = ir::subtract(v, stretch(max_of_numbers(v, dims), dims, v));
   const Value total = ir::log(sum_over(ir::exponential(shifted), dims));
   return ir::subtract(shifted, stretch(total, dims, v));
 }

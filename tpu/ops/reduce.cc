@@ -8,13 +8,6 @@
 namespace tpu::ops {
 namespace {
 
-bool takes(const Op& o, std::string_view argument) {
-  for (const Argument& a : o.arguments()) {
-    if (a.name == argument) return true;
-  }
-  return false;
-}
-
 // What "dim" and "keepdim" say, where the overload has them; else everything is reduced.
 struct Axes {
   Dims dims;

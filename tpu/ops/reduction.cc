@@ -39,6 +39,13 @@ Value min_over(const Value& v, const Dims& dims) {
   return ir::reduce(v, ir::highest(v.builder(), Type(v.dtype(), {})), dims, "minimum");
 }
 
+Value max_of_numbers(const Value& v, const Dims& dims) {
+  if (dims.empty()) return v;
+  const Value init = ir::lowest(v.builder(), Type(v.dtype(), {}));
+  return ir::reduce({v}, {init}, dims,
+                    [](const Values& a) { return Values{ir::maximum(a[0], a[1])}; })[0];
+}
+
 Value all_over(const Value& v, const Dims& dims) {
   return dims.empty() ? v : ir::reduce(v, scalar_of(v, 1), dims, "and");
 }
@@ -52,7 +59,7 @@ Value mean_over(const Value& v, const Dims& dims) {
 }
 
 Value logsumexp_over(const Value& v, const Dims& dims) {
-  const Value top = max_over(ir::real(v), dims);
+  const Value top = max_of_numbers(ir::real(v), dims);
   const Value shift = ir::select(ir::is_finite(top), top, ir::zeros_like(top));
   const Value shifted = ir::subtract(v, stretch(ir::convert(shift, v.dtype()), dims, v));
   return ir::add(ir::log(sum_over(ir::exponential(shifted), dims)), ir::convert(shift, v.dtype()));
@@ -92,17 +99,64 @@ Extremum extremum_along(const Value& v, int64_t d, bool is_max) {
   return {best, min_over(ir::select(hit, place, none), dims)};
 }
 
+namespace {
+
+// XLA evaluates each window by itself, so long scans go by blocks: within them, over their totals,
+// and what came before a block into its elements.
+constexpr int64_t kBlock = 16;
+
+Values windowed_scan(const Values& operands, const Values& inits, int64_t d, const ir::Body& body) {
+  const int64_t rank = operands[0].rank(), n = operands[0].dim(d);
+  ir::Window window;
+  window.dimensions.assign(rank, 1);
+  window.dimensions[d] = n;
+  window.padding.assign(rank, {0, 0});
+  window.padding[d] = {n - 1, 0};
+  return ir::reduce_window(operands, inits, window, body);
+}
+
+Values static_scan(const Values& operands, const Values& inits, int64_t d, const ir::Body& body) {
+  const Dims dims = operands[0].dims();
+  const int64_t n = dims[d], blocks = (n + kBlock - 1) / kBlock;
+  if (n <= kBlock) return windowed_scan(operands, inits, d, body);
+  const Dims none(dims.size(), 0);
+  Dims fill = none, step = none, split = dims;
+  fill[d] = blocks * kBlock - n;
+  step[d] = 1;
+  split[d] = blocks;
+  split.insert(split.begin() + d + 1, kBlock);
+  Values parts, totals;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    parts.push_back(ir::reshape(ir::pad(operands[i], inits[i], none, fill, none), split));
+  }
+  parts = windowed_scan(parts, inits, d + 1, body);
+  for (const Value& v : parts) {
+    totals.push_back(ir::squeeze(ir::slice_in_dim(v, d + 1, kBlock - 1, kBlock), d + 1));
+  }
+  totals = static_scan(totals, inits, d, body);
+  Values both;
+  for (size_t i = 0; i < totals.size(); ++i) {
+    const Value before = ir::slice_in_dim(totals[i], d, 0, blocks - 1);
+    both.push_back(stretch(ir::pad(before, inits[i], step, none, none), {d + 1}, parts[i]));
+  }
+  both.insert(both.end(), parts.begin(), parts.end());
+  Values out = body(both);
+  for (Value& v : out) {
+    Dims whole = dims;
+    whole[d] = blocks * kBlock;
+    v = ir::slice_in_dim(ir::reshape(v, whole), d, 0, n);
+  }
+  return out;
+}
+
+}  // namespace
+
 Values scan(const Values& operands, const Values& inits, int64_t d, const ir::Body& body) {
-  Values bounded;
-  for (const Value& v : operands) bounded.push_back(ir::to_bound(v));
   const int64_t n = operands[0].type().bound(d);
   if (n <= 1 || operands[0].type().bound_numel() == 0) return operands;
-  ir::Window window;
-  window.dimensions.assign(operands[0].rank(), 1);
-  window.dimensions[d] = n;
-  window.padding.assign(operands[0].rank(), {0, 0});
-  window.padding[d] = {n - 1, 0};
-  Values out = ir::reduce_window(bounded, inits, window, body);
+  Values bounded;
+  for (const Value& v : operands) bounded.push_back(ir::to_bound(v));
+  Values out = static_scan(bounded, inits, d, body);
   for (size_t i = 0; i < out.size(); ++i) out[i] = ir::with_sizes_of(out[i], operands[i]);
   return out;
 }

@@ -20,6 +20,13 @@ inline Rule unary_chlo(const char* name) {
 inline Rule binary(BinaryFunction f) {
   return [f](Op& o) { return f(o.x(0), o.x(1)); };
 }
+// Whether the overload has an argument of this name, given or not.
+inline bool takes(const Op& o, std::string_view argument) {
+  for (const Argument& a : o.arguments()) {
+    if (a.name == argument) return true;
+  }
+  return false;
+}
 // v times the number `name` (alpha, beta), where that is not 1.
 inline Value scaled(Op& o, const Value& v, const char* name) {
   return o.is_one(name) ? v : ir::multiply(v, o.scalar(name, v.dtype()));

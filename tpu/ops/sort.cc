@@ -1,5 +1,9 @@
 // Sorting along one dimension and what is read off a sorted row: topk, kthvalue, median, mode.
 // NaN counts as larger than every number, and equal elements keep their order.
+#include <cstdint>
+#include <limits>
+#include <utility>
+
 #include "tpu/ops/indexing.h"
 #include "tpu/ops/reduction.h"
 #include "tpu/ops/rules.h"
@@ -12,7 +16,39 @@ struct Sorted {
   Value values, indices;
 };
 
+bool fits_32_bits(DType dtype) { return ir::size_bytes(dtype) < 8 && dtype != DType::kUI32; }
+
+// An i32 that orders as v does: NaN above all numbers, and -0 equal to 0.
+Value order_key(const Value& v) {
+  if (!ir::is_floating(v.dtype())) return ir::convert(v, DType::kI32);
+  const Value x = ir::convert(v, DType::kF32);
+  Value bits = ir::bitcast_convert(x, DType::kI32);
+  const Value minus_zero = ir::full_like(bits, int64_t{INT32_MIN}), zero = ir::zeros_like(bits);
+  bits = ir::select(ir::compare(bits, minus_zero, "EQ"), zero, bits);
+  bits = ir::select(ir::is_nan(x), ir::full_like(bits, INT32_MAX), bits);
+  const Value flipped = ir::xor_(bits, ir::full_like(bits, INT32_MAX));
+  return ir::select(ir::compare(bits, zero, "LT"), flipped, bits);
+}
+
+// Key and place in one number: XLA's CPU sorts one operand ten times as fast as two.
+Sorted sort_packed(const Value& v, int64_t d, bool descending) {
+  const Value key = order_key(v);
+  const Value high = ir::convert(descending ? ir::not_(key) : key, DType::kI64);
+  const Value bits = ir::full_like(high, 32);
+  const Value packed = ir::or_(ir::shift_left(high, bits), iota_like(v, d, DType::kI64));
+  const Value sorted = ir::sort(
+      {packed}, d, true, [](const Values& a) { return Values{ir::compare(a[0], a[1], "LT")}; })[0];
+  const Value low = ir::full_like(sorted, int64_t{UINT32_MAX});
+  const Value at = ir::convert(ir::and_(sorted, low), DType::kI32);
+  if (ir::is_floating(v.dtype())) return {take_elements(v, d, at), at};
+  const Value top = ir::shift_right_arithmetic(sorted, bits);
+  return {ir::convert(descending ? ir::not_(top) : top, v.dtype()), at};
+}
+
 Sorted sort_along(const Value& v, int64_t d, bool descending) {
+  if (index_dtype(v, d) == DType::kI32 && fits_32_bits(v.dtype())) {
+    return sort_packed(v, d, descending);
+  }
   const Value at = iota_like(v, d, index_dtype(v, d));
   const Values out = ir::sort({v, at}, d, true, [descending](const Values& a) {
     const Value &x = descending ? a[1] : a[0], &y = descending ? a[0] : a[1];
@@ -30,12 +66,30 @@ Values sort(Op& o) {
   return {with_rank(s.values, rank), with_rank(ir::convert(s.indices, DType::kI64), rank)};
 }
 
+// The k first of the sorted row. Plugins have a fast top_k of f32 along the last dimension; it
+// orders NaN by their sign.
+Sorted top_of(const Value& v, int64_t d, int64_t k, bool largest) {
+  const bool is_exact = ir::size_bytes(v.dtype()) <= (ir::is_floating(v.dtype()) ? 4 : 2);
+  if (k == 0 || !is_exact || !v.type().is_static()) {
+    const Sorted s = sort_along(v, d, largest);
+    return {ir::slice_in_dim(s.values, d, 0, k), ir::slice_in_dim(s.indices, d, 0, k)};
+  }
+  Dims swap = all_dims(v);
+  std::swap(swap[d], swap.back());
+  const Value x = ir::convert(ir::transpose(v, swap), DType::kF32);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Value key = ir::select(ir::is_nan(x), ir::full_like(x, largest ? nan : -nan),
+                               largest ? x : ir::negate(x));
+  const Values top = ir::chlo_top_k(key, k);
+  const Value values = ir::convert(largest ? top[0] : ir::negate(top[0]), v.dtype());
+  return {ir::transpose(values, swap), ir::transpose(top[1], swap)};
+}
+
 Values topk(Op& o) {
   const Value v = at_least_1d(o.in(0));
-  const int64_t d = o.dim("dim", v.rank()), k = o.integer("k"), rank = o.in(0).rank();
-  const Sorted s = sort_along(v, d, o.flag("largest"));
-  const Value indices = ir::convert(ir::slice_in_dim(s.indices, d, 0, k), DType::kI64);
-  return {with_rank(ir::slice_in_dim(s.values, d, 0, k), rank), with_rank(indices, rank)};
+  const int64_t rank = o.in(0).rank();
+  const Sorted s = top_of(v, o.dim("dim", v.rank()), o.integer("k"), o.flag("largest"));
+  return {with_rank(s.values, rank), with_rank(ir::convert(s.indices, DType::kI64), rank)};
 }
 
 // Element `place` (a value per row, with dimension d of size 1) of each row, in the result's shape.
