@@ -27,7 +27,7 @@ def test_the_default_is_the_cpu_plugin_and_finding_it_imports_nothing():
     assert os.path.isfile(plugin.path)
     assert "fastatomstruct_xla_cpu" in plugin.source
     assert "fastatomstruct_xla_cpu" not in sys.modules
-    assert _plugin.resolve() == (plugin.path, "cpu", {})
+    assert _plugin.resolve() == (plugin.path, "cpu", {"cpu_device_count": 1})
 
 
 def test_another_cpu_plugin_is_found_where_the_first_is_not_installed(monkeypatch):

@@ -22,7 +22,8 @@ def version() -> str:
     """Name and version of the PJRT plugin's platform, as it states them. Starts the device."""
     _C._init()
     info = _C._platform_info()
-    return f"{info['platform']} {info['platform_version']}"
+    name, version = info["platform"], info["platform_version"]
+    return version if version.startswith(name) else f"{name} {version}"
 
 
 class _Module(types.ModuleType):
