@@ -42,23 +42,21 @@ Value between(Op& o, const Value& start, const Value& end) {
   return ir::select(ir::compare(i, number(i, steps / 2), "LT"), from_start, from_end);
 }
 
-Value linspace(Op& o) {
+// From "start" to "end", cut to an integer type first; the steps between are not.
+Value spaced(Op& o) {
   const DType dtype = o.out().dtype();
-  // The ends are cut to the integer type first, the steps are not.
   const DType within = ir::is_integral(dtype) ? DType::kF64 : dtype;
-  const Value values = between(o, ir::convert(o.scalar("start", dtype), within),
-                               ir::convert(o.scalar("end", dtype), within));
-  return ir::reshape(values, o.out().dims());
+  return between(o, ir::convert(o.scalar("start", dtype), within),
+                 ir::convert(o.scalar("end", dtype), within));
 }
 
+Value linspace(Op& o) { return ir::reshape(spaced(o), o.out().dims()); }
+
 Value logspace(Op& o) {
-  const DType dtype = o.out().dtype();
-  const DType wide = ir::is_complex(dtype) ? dtype : DType::kF64;
-  const Value exponents =
-      ir::convert(between(o, o.scalar("start", dtype), o.scalar("end", dtype)), wide);
-  return ir::reshape(
-      ir::power(ir::broadcast_to(o.scalar("base", wide), exponents.dims()), exponents),
-      o.out().dims());
+  const DType wide = ir::is_complex(o.out().dtype()) ? o.out().dtype() : DType::kF64;
+  const Value exponents = ir::convert(spaced(o), wide);
+  const Value base = ir::broadcast_to(o.scalar("base", wide), exponents.dims());
+  return ir::reshape(ir::power(base, exponents), o.out().dims());
 }
 
 Value eye(Op& o) {

@@ -65,20 +65,41 @@ Value div_mode(Op& o) {
 
 // ---- powers ----
 
-// Integers to negative powers are 0, but for the bases 1 and -1.
-Value raise(const Value& a, const Value& b) {
-  const DType dtype = a.dtype();
-  if (!ir::is_integer(dtype)) return ir::power(a, b);
-  const Value p = ir::power(a, b);
-  if (ir::is_unsigned(dtype)) return p;
+Value any(const Value& v) {
+  Dims all;
+  for (int64_t d = 0; d < v.rank(); ++d) all.push_back(d);
+  return ir::reduce(v, ir::constant_bool(v.builder(), false, Type(DType::kI1, {})), all, "or");
+}
+
+// By squaring: stablehlo.power looks at six bits of the exponent only. Integers to negative powers
+// are 0, but for the bases 1 and -1.
+Value integer_power(const Value& a, const Value& b) {
   const Value one = ir::full_like(a, 1);
-  const Value odd = is_nonzero(ir::and_(b, one));
+  auto odd = [&](const Value& v) { return is_nonzero(ir::and_(v, one)); };
+  const Value negative = less(b, zero(b));
+  const Values found = ir::while_loop(
+      {ir::select(negative, zero(b), b), a, one},
+      [](const Values& v) { return Values{any(is_nonzero(v[0]))}; },
+      [&](const Values& v) {
+        return Values{ir::shift_right_logical(v[0], one), ir::multiply(v[1], v[1]),
+                      ir::select(odd(v[0]), ir::multiply(v[2], v[1]), v[2])};
+      });
+  if (ir::is_unsigned(a.dtype())) return found[2];
   const Value minus_one = ir::negate(one);
-  const Value of_minus_one = ir::select(odd, minus_one, one);
+  const Value of_minus_one = ir::select(odd(b), minus_one, one);
   const Value inverse =
       ir::select(ir::compare(a, one, "EQ"), one,
                  ir::select(ir::compare(a, minus_one, "EQ"), of_minus_one, zero(a)));
-  return ir::select(less(b, zero(b)), inverse, p);
+  return ir::select(negative, inverse, found[2]);
+}
+
+Value raise(const Value& a, const Value& b) {
+  if (ir::is_integer(a.dtype())) return integer_power(a, b);
+  const Value p = ir::power(a, b);
+  if (!ir::is_complex(a.dtype())) return p;
+  // XLA takes the logarithm of a complex zero.
+  const Value vanishes = ir::and_(is_zero(a), less(zero(ir::real(b)), ir::real(b)));
+  return ir::select(vanishes, zero(a), p);
 }
 
 // The exponents that CPU has formulas for.
@@ -86,7 +107,8 @@ Value pow_scalar(Op& o) {
   const Value x = o.x(0);
   const std::complex<double> e = o.complex_number("exponent");
   const bool exact = e.imag() == 0;
-  const bool floats = !ir::is_integral(x.dtype());
+  // CPU takes roots of f16 by pow, which has no NaN for -inf.
+  const bool floats = !ir::is_integral(x.dtype()) && o.out().dtype() != DType::kF16;
   if (exact && e.real() == 0) return ir::full_like(x, 1);
   if (exact && e.real() == 1) return x;
   if (exact && e.real() == 2) return ir::multiply(x, x);
@@ -147,26 +169,24 @@ Value heaviside(Op& o) {
 
 Value gcd(const Value& a, const Value& b) {
   const Values found = ir::while_loop(
-      {ir::abs(a), ir::abs(b)},
+      {ir::abs(a), ir::abs(b)}, [](const Values& v) { return Values{any(is_nonzero(v[0]))}; },
       [](const Values& v) {
-        Dims all;
-        for (int64_t d = 0; d < v[1].rank(); ++d) all.push_back(d);
-        const Value no = ir::constant_bool(v[1].builder(), false, Type(DType::kI1, {}));
-        return Values{ir::reduce(is_nonzero(v[1]), no, all, "or")};
-      },
-      [](const Values& v) {
-        const Value done = is_zero(v[1]);
-        const Value divisor = ir::select(done, ir::full_like(v[1], 1), v[1]);
-        return Values{ir::select(done, v[0], v[1]),
-                      ir::select(done, v[1], ir::remainder(v[0], divisor))};
+        const Value done = is_zero(v[0]);
+        const Value divisor = ir::select(done, ir::full_like(v[0], 1), v[0]);
+        return Values{ir::select(done, v[0], ir::remainder(v[1], divisor)),
+                      ir::select(done, v[1], v[0])};
       });
-  return ir::abs(found[0]);
+  return found[1];
 }
 
 Value lcm(const Value& a, const Value& b) {
   const Value g = gcd(a, b);
   const Value divisor = ir::select(is_zero(g), ir::full_like(g, 1), g);
-  return ir::select(is_zero(g), g, ir::abs(ir::multiply(ir::divide(a, divisor), b)));
+  // C++ computes small integers as int.
+  const DType wide = ir::size_bytes(a.dtype()) < 4 ? DType::kI32 : a.dtype();
+  const Value multiple =
+      ir::multiply(ir::convert(ir::divide(a, divisor), wide), ir::convert(b, wide));
+  return ir::select(is_zero(g), g, ir::convert(ir::abs(multiple), a.dtype()));
 }
 
 // Right shifts keep the sign; PyTorch's rule for too large and negative counts is XLA's.
@@ -277,12 +297,8 @@ const Row kRows[] = {
 // CPU raises when an integer is divided by zero.
 void check_divisor(Op& o, const Value& divisor) {
   if (!ir::is_integral(divisor.dtype())) return;
-  Dims all;
-  for (int64_t d = 0; d < divisor.rank(); ++d) all.push_back(d);
-  const Value no = ir::constant_bool(o.builder(), false, Type(DType::kI1, {}));
-  const Value failed = ir::reduce(is_zero(divisor), no, all, "or");
-  o.context().check(failed, ir::constant(o.builder(), 0, Type(DType::kI64, {})), "RuntimeError",
-                    "ZeroDivisionError");
+  o.context().check(any(is_zero(divisor)), ir::constant(o.builder(), 0, Type(DType::kI64, {})),
+                    "RuntimeError", "ZeroDivisionError");
 }
 
 Value sign_bit(const Value& v) {

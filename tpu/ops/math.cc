@@ -126,16 +126,22 @@ Values frexp(Op& o) {
 
 // ---- exponentials and logarithms ----
 
+// A complex zero has a logarithm with an infinite part, which a complex product would make NaN.
+Value times(const Value& x, double factor) {
+  if (!ir::is_complex(x.dtype())) return ir::multiply(x, number(x, factor));
+  const Value re = ir::real(x), im = ir::imag(x);
+  return ir::complex(ir::multiply(re, number(re, factor)), ir::multiply(im, number(im, factor)));
+}
+
 Value exp2(const Value& x) {
-  if (ir::is_complex(x.dtype()))
-    return ir::exponential(ir::multiply(x, number(x, std::numbers::ln2)));
+  if (ir::is_complex(x.dtype())) return ir::exponential(times(x, std::numbers::ln2));
   return ir::power(number(x, 2), x);
 }
 
 // Exact for powers of 2, which programs take the floor of.
 Value log2(const Value& x) {
   const Value scale = number(x, 1 / std::numbers::ln2);
-  const Value plain = ir::multiply(ir::log(x), scale);
+  const Value plain = times(ir::log(x), 1 / std::numbers::ln2);
   if (ir::is_complex(x.dtype())) return plain;
   auto [mantissa, exponent] = split_exponent(x);
   // Near 1 the exponent must be 0, or digits cancel.
@@ -147,7 +153,7 @@ Value log2(const Value& x) {
   return ir::select(ir::and_(is_normal(x), less(zero(x), x)), exact, plain);
 }
 
-Value log10(const Value& x) { return ir::multiply(ir::log(x), number(x, 1 / std::numbers::ln10)); }
+Value log10(const Value& x) { return times(ir::log(x), 1 / std::numbers::ln10); }
 
 Value reciprocal(const Value& x) { return ir::divide(ir::full_like(x, 1), x); }
 
