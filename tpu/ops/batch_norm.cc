@@ -67,9 +67,16 @@ Value saved(Op& o, size_t i, const Value& v) {
   return o.out(i).bounds() == Dims{0} ? ir::constant(o.builder(), 0, Type(v.dtype(), {0})) : v;
 }
 
-Values native_batch_norm(Op& o) {
+Values legit_functional(Op& o) {
   const BatchNorm r = batch_norm(o, o.flag("training"));
   return {r.out, saved(o, 1, r.mean), saved(o, 2, r.invstd), r.running_mean, r.running_var};
+}
+
+Values native_batch_norm(Op& o) {
+  Values r = legit_functional(o);
+  // What is not given is not written.
+  if (!o.flag("training")) r[3] = r[4] = {};
+  return r;
 }
 
 Values no_stats(Op& o) {
@@ -113,7 +120,7 @@ Values batch_norm_backward(Op& o) {
 
 const Row kRows[] = {
     {"native_batch_norm", native_batch_norm, {.writes = {"running_mean", "running_var"}}},
-    {"_native_batch_norm_legit_functional", native_batch_norm},
+    {"_native_batch_norm_legit_functional", legit_functional},
     {"_native_batch_norm_legit.no_stats", no_stats},
     {"_native_batch_norm_legit_no_training", no_training},
     {"native_batch_norm_backward", batch_norm_backward},
