@@ -65,10 +65,12 @@ Rule cumulative_extremum(bool is_max) {
   };
 }
 
+std::vector<Type> like_self(Op& o) { return {o.in(0).type()}; }
+
 const Row kRows[] = {
     {"cumsum", cumsum},
     {"cumprod", cumprod},
-    {"_logcumsumexp", logcumsumexp},
+    {"_logcumsumexp", logcumsumexp, {.types = like_self}},
     {"cummax", cumulative_extremum(true)},
     {"cummin", cumulative_extremum(false)},
 };

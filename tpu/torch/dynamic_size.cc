@@ -2,10 +2,14 @@
 // program of that size.
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/count_nonzero.h>
+#include <ATen/ops/index_add.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/nonzero_static.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 namespace tpu {
@@ -37,6 +41,22 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
   return out.copy_(r);
 }
 
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, c10::SymInt minlength) {
+  const int64_t least = minlength.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(least >= 0, "minlength should be >= 0");
+  const bool weighted = weights && weights->defined();
+  const at::ScalarType dtype = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  if (self.dim() == 1 && self.numel() == 0) return at::zeros({least}, self.options().dtype(at::kLong));
+  const char* wrong = "bincount only supports 1-d non-negative integral inputs.";
+  TORCH_CHECK(self.dim() == 1 && at::isIntegralType(self.scalar_type(), /*includeBool=*/false), wrong);
+  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)), "weights should be 1-d and have the same length as input");
+  const auto [low, high] = at::aminmax(self);
+  TORCH_CHECK(low.item<int64_t>() >= 0, wrong);
+  const int64_t bins = std::max(least, high.item<int64_t>() + 1);
+  const at::Tensor counted = weighted ? weights->to(dtype) : at::ones_like(self, self.options().dtype(dtype));
+  return at::zeros({bins}, counted.options()).index_add(0, self.to(at::kLong), counted);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -44,6 +64,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nonzero.out", TORCH_FN(nonzero_out));
   m.impl("masked_select", TORCH_FN(masked_select));
   m.impl("masked_select.out", TORCH_FN(masked_select_out));
+  m.impl("bincount", TORCH_FN(bincount));
 }
 
 }  // namespace tpu

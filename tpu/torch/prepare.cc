@@ -1,11 +1,13 @@
 // Index tensors as the rows want them: masks become indices (their number is known only to the data),
-// and indices on the CPU are moved to the device, as PyTorch allows.
+// and indices on the CPU are moved to the device, as PyTorch allows. A result size that the data
+// decides is read.
 #include "tpu/torch/prepare.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/sum.h>
 
 #include <map>
 
@@ -85,6 +87,13 @@ bool prepare_index_put(torch::jit::Stack* stack) {
   return false;
 }
 
+// repeats, output_size: how many results there are is only known to the data.
+bool prepare_repeat_interleave(torch::jit::Stack* stack) {
+  c10::IValue& size = argument(stack, 2, 1);
+  if (size.isNone()) size = argument(stack, 2, 0).toTensor().sum().item<int64_t>();
+  return false;
+}
+
 }  // namespace
 
 Prepare find_prepare(const std::string& name) {
@@ -96,6 +105,7 @@ Prepare find_prepare(const std::string& name) {
       {"aten::index_put", &prepare_index_put<4>},
       {"aten::index_put_", &prepare_index_put<4>},
       {"aten::_unsafe_index_put", &prepare_index_put<4>},
+      {"aten::repeat_interleave.Tensor", &prepare_repeat_interleave},
   };
   auto it = table.find(name);
   return it == table.end() ? nullptr : it->second;
