@@ -1,6 +1,5 @@
 // Reductions: sums, extrema, logic, moments, norms.
 #include <cmath>
-#include <stdexcept>
 
 #include "tpu/ops/reduction.h"
 #include "tpu/ops/rules.h"
@@ -53,19 +52,6 @@ Value nansum_over(const Value& v, const Dims& dims) {
 Value count_nonzero(Op& o) {
   const Value v = ir::convert(ir::convert(o.in(0), DType::kI1), DType::kI64);
   return sum_over(v, Axes(o).dims);
-}
-
-// max and min of everything: nothing has no extremum.
-Rule full_extremum(Reduction f) {
-  return [f](Op& o) {
-    const Value v = o.in(0);
-    if (v.type().bound_numel() == 0) {
-      throw std::invalid_argument(o.name() +
-                                  "(): Expected reduction dim to be specified for input.numel() == "
-                                  "0. Specify the reduction dim with the 'dim' argument.");
-    }
-    return f(v, all_dims(v));
-  };
 }
 
 Values aminmax(Op& o) {
@@ -180,8 +166,8 @@ const Row kRows[] = {
 
     {"amax", reduction(max_over)},
     {"amin", reduction(min_over)},
-    {"max", full_extremum(max_over)},
-    {"min", full_extremum(min_over)},
+    {"max", reduction(max_over)},
+    {"min", reduction(min_over)},
     {"aminmax", aminmax},
     {"max.dim", extremum(true)},
     {"min.dim", extremum(false)},
