@@ -107,6 +107,7 @@ Value pow_scalar(Op& o) {
   const Value x = o.x(0);
   const std::complex<double> e = o.complex_number("exponent");
   const bool exact = e.imag() == 0;
+  if (ir::is_integral(o.out().dtype()) && e.real() < 0) throw UserError("Integers to negative integer powers are not allowed.");
   // CPU takes roots of f16 by pow, which has no NaN for -inf.
   const bool floats = !ir::is_integral(x.dtype()) && o.out().dtype() != DType::kF16;
   if (exact && e.real() == 0) return ir::full_like(x, 1);

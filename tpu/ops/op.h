@@ -5,6 +5,7 @@
 #include <complex>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -26,6 +27,15 @@ int64_t as_int(const Number& n);
 std::complex<double> as_complex(const Number& n);
 // The dtype PyTorch gives a Python number of this kind: i1, i64, f64, c128.
 DType natural_dtype(const Number& n);
+
+// The call itself is wrong in a way that the Meta kernel does not tell: thrown by rules, raised as the
+// Python exception `type` ("RuntimeError", "IndexError", "ValueError") with exactly this text.
+class UserError : public std::runtime_error {
+ public:
+  explicit UserError(const std::string& message, std::string type = "RuntimeError")
+      : std::runtime_error(message), type(std::move(type)) {}
+  std::string type;
+};
 
 // One argument of the call, in schema order.
 struct Argument {

@@ -32,6 +32,18 @@ Rule reduction(Reduction f) {
   };
 }
 
+// max and min of the whole tensor, which must have elements.
+Rule all_of(Reduction f) {
+  return [f](Op& o) {
+    const Axes axes(o);
+    const Value v = o.compute(0);
+    if (v.type().is_static() && v.type().numel() == 0) {
+      throw UserError(o.name() + "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+    }
+    return axes.shaped(f(v, axes.dims));
+  };
+}
+
 // f over "operand != 0".
 Rule logical(Reduction f) {
   return [f](Op& o) {
@@ -166,8 +178,8 @@ const Row kRows[] = {
 
     {"amax", reduction(max_over)},
     {"amin", reduction(min_over)},
-    {"max", reduction(max_over)},
-    {"min", reduction(min_over)},
+    {"max", all_of(max_over)},
+    {"min", all_of(min_over)},
     {"aminmax", aminmax},
     {"max.dim", extremum(true)},
     {"min.dim", extremum(false)},

@@ -27,9 +27,9 @@ inline bool takes(const Op& o, std::string_view argument) {
   }
   return false;
 }
-// v times the number `name` (alpha, beta), where that is not 1.
+// v times the number `name` (alpha, beta), where that is not 1. CPU rounds it to the result's dtype first.
 inline Value scaled(Op& o, const Value& v, const char* name) {
-  return o.is_one(name) ? v : ir::multiply(v, o.scalar(name, v.dtype()));
+  return o.is_one(name) ? v : ir::multiply(v, ir::convert(o.scalar(name, o.out().dtype()), v.dtype()));
 }
 
 // ---- pieces of arithmetic; floats unless said otherwise ----

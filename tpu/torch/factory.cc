@@ -136,6 +136,16 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
          self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() && self.strides() == other.strides();
 }
 
+// Lets `parameter.data = moved` keep the parameter itself, so that tied weights stay tied and an
+// optimizer made before the move goes on working.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  auto is_dense = [](const at::Tensor& t) {
+    return t.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           (t.is_cpu() || t.device().type() == c10::DeviceType::PrivateUse1);
+  };
+  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set()) || (is_dense(self) && is_dense(from));
+}
+
 void record_stream(at::Tensor&, c10::Stream) {}
 
 }  // namespace
@@ -155,6 +165,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("is_set_to", TORCH_FN(is_set_to));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("record_stream", TORCH_FN(record_stream));
 }
 

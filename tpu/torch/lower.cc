@@ -206,7 +206,13 @@ class RowRun {
       types.push_back(m.defined() ? ir::Type(to_dtype(m.scalar_type()), m.sizes().vec()) : ir::Type());
     }
     ops::Op op(row.name, std::move(arguments), types, context_);
-    values = row.rule.run(op);
+    try {
+      values = row.rule.run(op);
+    } catch (const ops::UserError& e) {
+      TORCH_CHECK_INDEX(e.type != "IndexError", e.what());
+      TORCH_CHECK_VALUE(e.type != "ValueError", e.what());
+      TORCH_CHECK(false, e.what());
+    }
     TORCH_INTERNAL_ASSERT(values.size() >= metas.size(), entry_.name, ": the row returned ", values.size(), " values for ",
                           metas.size(), " results");
     for (size_t i = 0; i < metas.size(); ++i) {
