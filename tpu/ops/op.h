@@ -146,7 +146,8 @@ class Op {
   Context& context_;
 };
 
-// A rule returns one value per result, then one per tensor that the row `writes`.
+// A rule returns one value per result, then one per tensor that the row `writes`. An empty value is an
+// undefined result, or a written tensor that stays as it was.
 struct Rule {
   Rule() = default;
   template <typename F>

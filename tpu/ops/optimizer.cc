@@ -63,7 +63,7 @@ Values fused(Op& o, const std::vector<const char*>& states,
           ir::divide(step.grad, ir::broadcast_to(single(o.in("grad_scale"), dtype), step.grad));
       results[1].push_back(keep(grads[i], step.grad));
     } else {
-      results[1].push_back(grads[i]);
+      results[1].emplace_back();  // stays as it was
     }
     if (o.flag("maximize")) step.grad = ir::negate(step.grad);
     const Values after = update(step, i);
@@ -169,7 +169,7 @@ Values adagrad(Op& o) {
 // The schema of the overload with a number for lr says that state_steps is written.
 Values adagrad_with_steps(Op& o) {
   Values results = adagrad(o);
-  for (const Value& s : o.list("state_steps")) results.push_back(s);
+  results.resize(results.size() + o.list("state_steps").size());  // which stay as they were
   return results;
 }
 

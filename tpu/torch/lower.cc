@@ -107,6 +107,7 @@ class RowContext final : public ops::Context {
   void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message) override {
     trace_.check(failed, value, std::move(error), std::move(message));
   }
+  bool has_i64_contraction() override { return runtime::Session::get().platform().has_int64_dot; }
   std::string matmul_precision() override {
     switch (at::globalContext().float32MatmulPrecision()) {
       case at::Float32MatmulPrecision::HIGHEST: return "HIGHEST";
@@ -183,9 +184,11 @@ class RowRun {
     const auto& schema = typed.schema().arguments();
     std::vector<ops::Argument> arguments;
     for (size_t i = 0; i < schema.size(); ++i) {
+      // A number in a tensor's place (a foreach .Scalar served by a .Tensor row) is not in the key either.
+      const bool in_tensors_place = args_[i].isScalar() && schema[i].type()->kind() == c10::TypeKind::TensorType;
+      const bool is_runtime = entry_.arguments[i].is_runtime || in_tensors_place;
       arguments.push_back(to_argument(trace_, args_[i], schema[i],
-                                      trace_.mode() == Trace::Mode::kSingle && entry_.arguments[i].is_runtime &&
-                                          origins_[i].argument >= 0));
+                                      trace_.mode() == Trace::Mode::kSingle && is_runtime && origins_[i].argument >= 0));
     }
     if (row.traits.types) {
       ops::Op probe(row.name, arguments, {}, context_);
@@ -296,7 +299,10 @@ std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::Ar
         const auto* alias = schema.arguments()[i].alias_info();
         if (alias && alias->isWrite()) flatten(args[i], written);
       }
-      for (const at::Tensor& t : written) trace.write(t, ir::convert(run.values.at(next++), to_dtype(t.scalar_type())));
+      for (const at::Tensor& t : written) {
+        const ir::Value& v = run.values.at(next++);
+        if (v) trace.write(t, ir::convert(v, to_dtype(t.scalar_type())));
+      }
       // What is returned besides the written tensors themselves.
       size_t alias = 0;
       for (const c10::Argument& r : schema.returns()) {
