@@ -26,6 +26,7 @@ const std::vector<Family>& table() {
       {"attention", attention_rows()},
       {"random", random_rows()},
       {"optimizer", optimizer_rows()},
+      {"rnn", rnn_rows()},
       {"copy", copy_rows()},
   };
   return families;

@@ -37,6 +37,7 @@ std::span<const Row> loss_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> random_rows();
 std::span<const Row> optimizer_rows();
+std::span<const Row> rnn_rows();
 std::span<const Row> copy_rows();
 
 const std::vector<Family>& table();
