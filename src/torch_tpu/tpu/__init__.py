@@ -52,3 +52,9 @@ from torch_tpu.tpu.random import (
     set_rng_state,
     set_rng_state_all,
 )
+
+
+def __getattr__(name: str) -> bool:
+    if name == "_initialized":  # torch.utils.checkpoint asks for it before it saves the generator's state
+        return is_initialized()
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
