@@ -76,3 +76,34 @@ def test_bf16_layer_norm_computes_in_f32():
     got = F.layer_norm(x.to("tpu"), [256]).cpu()
     want = F.layer_norm(x.double(), [256])
     torch.testing.assert_close(got.double(), want, rtol=4e-3, atol=4e-3)
+
+
+def test_statistics_of_two_parts_make_those_of_the_whole():
+    """What SyncBatchNorm does with its processes."""
+    aten = torch.ops.aten
+    x, weight, bias, grad = torch.randn(6, 4, 5), torch.rand(4) + 0.5, torch.randn(4), torch.randn(6, 4, 5)
+    here = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    want_mean, want_var = torch.zeros(4), torch.ones(4)
+    want = F.batch_norm(here[0], want_mean, want_var, here[1], here[2], training=True)
+    want.backward(grad)
+
+    x, weight, bias, grad = (t.to("tpu") for t in (x, weight, bias, grad))
+    counts = torch.tensor([10.0, 20.0], device="tpu")
+    means, inverses = zip(*(aten.batch_norm_stats(part, 1e-5) for part in (x[:2], x[2:])), strict=True)
+    mean, var = torch.zeros(4, device="tpu"), torch.ones(4, device="tpu")
+    gather = aten.batch_norm_gather_stats_with_counts
+    m, inverse = gather(x, torch.stack(means), torch.stack(inverses), mean, var, 0.1, 1e-5, counts)
+    out = aten.batch_norm_elemt(x, weight, bias, m, inverse, 1e-5)
+    total, dot, grad_weight, grad_bias = aten.batch_norm_backward_reduce(
+        grad, x, m, inverse, weight, True, True, True
+    )
+    grad_x = aten.batch_norm_backward_elemt(grad, x, m, inverse, weight, total, dot, counts.int())
+    for got, expected in (
+        (out, want.detach()),
+        (mean, want_mean),
+        (var, want_var),
+        (grad_weight, here[1].grad),
+        (grad_bias, here[2].grad),
+        (grad_x, here[0].grad),
+    ):
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-5)

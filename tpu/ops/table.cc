@@ -22,6 +22,7 @@ const std::vector<Family>& table() {
       {"pool", pool_rows()},
       {"norm", norm_rows()},
       {"batch_norm", batch_norm_rows()},
+      {"distance", distance_rows()},
       {"loss", loss_rows()},
       {"attention", attention_rows()},
       {"random", random_rows()},

@@ -33,6 +33,7 @@ std::span<const Row> conv_rows();
 std::span<const Row> pool_rows();
 std::span<const Row> norm_rows();
 std::span<const Row> batch_norm_rows();
+std::span<const Row> distance_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> random_rows();
