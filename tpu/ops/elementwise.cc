@@ -238,9 +238,22 @@ Value masked_fill(Op& o) {
   return ir::select(o.x_as("mask", DType::kI1), o.x_as("value", dtype), o.x_as("self", dtype));
 }
 
+// alpha * v. ATen's CPU kernels of 16-bit floats round the product to the dtype in the last elements, those that do
+// not fill two of its vectors, and nowhere else (aten/src/ATen/native/cpu/Loops.h: the scalar tail); so do we.
+Value scaled_as_cpu(Op& o, const Value& v) {
+  const Value product = scaled(o, v, "alpha");
+  const DType dtype = o.out().dtype();
+  if (o.is_one("alpha") || !v.type().is_static() || ir::opmath(dtype) == dtype) return product;
+  constexpr int64_t kElementsOfTwoVectors = 32;
+  const int64_t n = v.type().numel();
+  const Type flat(DType::kI64, {n});
+  const Value tail = ir::compare(ir::iota(o.builder(), flat, 0), ir::constant(o.builder(), n - n % kElementsOfTwoVectors, flat), "GE");
+  return ir::select(ir::reshape(tail, v.dims()), ir::convert(ir::convert(product, dtype), v.dtype()), product);
+}
+
 const Row kRows[] = {
-    {"add.Tensor", [](Op& o) { return ir::add(o.x(0), scaled(o, o.x(1), "alpha")); }},
-    {"sub.Tensor", [](Op& o) { return ir::subtract(o.x(0), scaled(o, o.x(1), "alpha")); }},
+    {"add.Tensor", [](Op& o) { return ir::add(o.x(0), scaled_as_cpu(o, o.x(1))); }},
+    {"sub.Tensor", [](Op& o) { return ir::subtract(o.x(0), scaled_as_cpu(o, o.x(1))); }},
     {"rsub.Tensor", [](Op& o) { return ir::subtract(o.x(1), scaled(o, o.x(0), "alpha")); }},
     {"mul.Tensor", binary(ir::multiply)},
     {"div.Tensor", binary(ir::divide)},
