@@ -119,7 +119,8 @@ std::optional<std::string> DiskCache::load(std::string_view key) {
     if (!prepare()) return std::nullopt;
   }
   const std::string path = directory_ + "/" + file_name(key);
-  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
+  // Not blocking: what lies there may be a pipe.
+  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   struct stat s;
   Header header;
   std::string content;
@@ -151,15 +152,19 @@ void DiskCache::store(std::string_view key, std::string_view program) {
   std::string temporary = path + ".XXXXXX";
   Header header{{}, key.size(), program.size(), checksum(key, program)};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  bool ok = false;
-  {
-    const File file{::mkostemp(temporary.data(), O_CLOEXEC)};
-    ok = file.fd >= 0 && write_all(file.fd, reinterpret_cast<const char*>(&header), sizeof header) &&
-         write_all(file.fd, key.data(), key.size()) && write_all(file.fd, program.data(), program.size());
+  File file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.fd < 0 && errno == ENOENT) {
+    // Somebody emptied the caches while we ran.
+    prepared_ = false;
+    if (!prepare()) return;
+    temporary = path + ".XXXXXX";
+    file.fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   }
-  const int error = errno;
-  if (!ok || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    ::unlink(temporary.c_str());
+  if (file.fd < 0 || !write_all(file.fd, reinterpret_cast<const char*>(&header), sizeof header) ||
+      !write_all(file.fd, key.data(), key.size()) || !write_all(file.fd, program.data(), program.size()) ||
+      ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    if (file.fd >= 0) ::unlink(temporary.c_str());
     ++counters().disk_failures;
     problem_ = "programs cannot be stored in the compile cache " + directory_ + " (" + std::strerror(error) + ")";
     return;
