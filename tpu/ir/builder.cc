@@ -67,7 +67,7 @@ Value match(const Value& v, const Value& like) {
 Type unbounded(const Type& t) { return Type(t.dtype(), t.bounds()); }
 
 void copy_sizes(const Value& from, int64_t d_from, Value& to, int64_t d_to) {
-  if (from.type().is_dynamic(d_from)) to.set_size_id(d_to, from.size_ids()[d_from]);
+  if (from.type().is_dynamic(d_from)) to.set_size_id(d_to, from.size_ids().at(d_from));
 }
 
 Type dynamic_like(const Value& from, const Type& type, const Dims& map) {
@@ -92,6 +92,33 @@ Dims identity(int64_t rank) {
   Dims d(rank);
   for (int64_t i = 0; i < rank; ++i) d[i] = i;
   return d;
+}
+
+// The operand that gives dimension d its size: one that is bounded there, where there is one.
+const Value& sized_in(const Values& operands, int64_t d) {
+  for (const Value& v : operands) {
+    if (v.type().is_dynamic(d)) return v;
+  }
+  return operands.at(0);
+}
+
+// Operands of one shape, 0-d ones broadcast, to a result of that shape: bounded where any operand is.
+Value pointwise(std::string_view name, const Values& operands, DType dtype, std::string_view attributes = {}) {
+  const Value like = shape_source(operands);
+  Values matched;
+  for (const Value& v : operands) {
+    matched.push_back(match(v, like));
+    if (matched.back().type().bounds() != like.type().bounds()) mismatch(name, operands);
+  }
+  Type type(dtype, like.type().bounds());
+  for (int64_t d = 0; d < like.rank(); ++d) type.set_dynamic(d, sized_in(matched, d).type().is_dynamic(d));
+  Value r = like.builder().op(name.find('.') == name.npos ? stablehlo(name) : name, matched, type, attributes);
+  for (int64_t d = 0; d < like.rank(); ++d) copy_sizes(sized_in(matched, d), d, r, d);
+  return r;
+}
+
+int bit_width(DType dtype) {
+  return dtype == DType::kI4 || dtype == DType::kUI4 ? 4 : 8 * static_cast<int>(size_bytes(dtype));
 }
 
 }  // namespace
@@ -236,7 +263,7 @@ Value constant(Builder& b, int64_t value, const Type& type) {
   const DType dtype = type.dtype();
   if (is_bool(dtype)) return constant_bool(b, value != 0, type);
   if (!is_integer(dtype)) return constant(b, static_cast<double>(value), type);
-  const int bits = (dtype == DType::kI4 || dtype == DType::kUI4) ? 4 : 8 * static_cast<int>(size_bytes(dtype));
+  const int bits = bit_width(dtype);
   std::string element;
   if (is_unsigned(dtype)) {
     const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
@@ -290,9 +317,8 @@ Value highest(Builder& b, const Type& type) {
   const DType dtype = type.dtype();
   if (is_floating(dtype)) return constant(b, std::numeric_limits<double>::infinity(), type);
   if (is_bool(dtype)) return constant_bool(b, true, type);
-  const int bits = 8 * static_cast<int>(size_bytes(dtype));
   if (is_unsigned(dtype)) return constant(b, int64_t{-1}, type);
-  return constant(b, static_cast<int64_t>(~uint64_t{0} >> (65 - bits)), type);
+  return constant(b, static_cast<int64_t>(~uint64_t{0} >> (65 - bit_width(dtype))), type);
 }
 
 Value lowest(Builder& b, const Type& type) {
@@ -300,8 +326,7 @@ Value lowest(Builder& b, const Type& type) {
   if (is_floating(dtype)) return constant(b, -std::numeric_limits<double>::infinity(), type);
   if (is_bool(dtype)) return constant_bool(b, false, type);
   if (is_unsigned(dtype)) return constant(b, int64_t{0}, type);
-  const int bits = 8 * static_cast<int>(size_bytes(dtype));
-  return constant(b, static_cast<int64_t>(~uint64_t{0} << (bits - 1)), type);
+  return constant(b, static_cast<int64_t>(~uint64_t{0} << (bit_width(dtype) - 1)), type);
 }
 
 Value iota(Builder& b, const Type& type, int64_t dimension) {
@@ -317,16 +342,7 @@ Value elementwise(std::string_view name, const Values& operands) {
 }
 
 Value elementwise(std::string_view name, const Values& operands, DType result) {
-  const Value like = shape_source(operands);
-  Values matched;
-  for (const Value& v : operands) {
-    matched.push_back(match(v, like));
-    if (matched.back().type().bounds() != like.type().bounds()) mismatch(name, operands);
-  }
-  const std::string full = name.find('.') == name.npos ? stablehlo(name) : std::string(name);
-  Value r = like.builder().op(full, matched, dynamic_like(like, like.type().with(result), identity(like.rank())));
-  for (int64_t d = 0; d < like.rank(); ++d) copy_sizes(like, d, r, d);
-  return r;
+  return pointwise(name, operands, result);
 }
 
 #define TPU_UNARY(function, name) \
@@ -390,30 +406,24 @@ Value chlo(std::string_view name, const Value& a) { return elementwise("chlo." +
 
 Value compare(const Value& a, const Value& b, std::string_view direction, std::string_view order) {
   if (a.dtype() != b.dtype()) mismatch("compare", {a, b});
-  const Value like = shape_source({a, b});
-  const Value x = match(a, like), y = match(b, like);
-  if (x.type().bounds() != y.type().bounds()) mismatch("compare", {a, b});
   std::string kind = std::string(order);
   if (kind.empty()) {
     kind = is_floating(a.dtype()) || is_complex(a.dtype()) ? "FLOAT"
            : is_unsigned(a.dtype()) || is_bool(a.dtype())  ? "UNSIGNED"
                                                            : "SIGNED";
   }
-  const Value& source = x.type().is_static() ? y : x;
-  return mapped("compare", {x, y}, source, source.type().with(DType::kI1), identity(source.rank()),
-                "comparison_direction = #stablehlo<comparison_direction " + std::string(direction) +
-                    ">, compare_type = #stablehlo<comparison_type " + kind + ">");
+  return pointwise("compare", {a, b}, DType::kI1,
+                   "comparison_direction = #stablehlo<comparison_direction " + std::string(direction) +
+                       ">, compare_type = #stablehlo<comparison_type " + kind + ">");
 }
 
 Value select(const Value& predicate, const Value& on_true, const Value& on_false) {
   if (on_true.dtype() != on_false.dtype()) mismatch("select", {predicate, on_true, on_false});
-  const Value like = shape_source({on_true, on_false, predicate});
-  return mapped("select", {match(predicate, like), match(on_true, like), match(on_false, like)}, like,
-                like.type().with(on_true.dtype()), identity(like.rank()));
+  return pointwise("select", {predicate, on_true, on_false}, on_true.dtype());
 }
 
 Value clamp(const Value& low, const Value& x, const Value& high) {
-  return mapped("clamp", {match(low, x), x, match(high, x)}, x, x.type(), identity(x.rank()));
+  return pointwise("clamp", {low, x, high}, x.dtype());
 }
 
 Value convert(const Value& a, DType dtype) {
@@ -439,18 +449,41 @@ Value reduce_precision(const Value& a, DType dtype) {
 
 // ---- shape ----
 
+namespace {
+// Static at the bounds. The verifier allows one bounded dimension here, and inference sees none.
+Value broadcast_at_bound(const Value& a, const Dims& bounds, const Dims& map) {
+  return a.builder().op("stablehlo.broadcast_in_dim", {to_bound(a)}, Type(a.dtype(), bounds),
+                        "broadcast_dimensions = " + array(map));
+}
+}  // namespace
+
 Value broadcast_in_dim(const Value& a, const Type& type, const Dims& broadcast_dimensions) {
-  // The verifier allows one bounded dimension here, and inference sees none: go through the bound.
-  const Value at_bound = to_bound(a);
-  return a.builder().op("stablehlo.broadcast_in_dim", {at_bound}, unbounded(type).with(a.dtype()),
-                        "broadcast_dimensions = " + array(broadcast_dimensions));
+  Type sized(a.dtype(), type.bounds());
+  for (int64_t d = 0; d < a.rank(); ++d) {
+    if (a.type().is_dynamic(d)) sized.set_dynamic(broadcast_dimensions[d]);
+  }
+  for (int64_t d = 0; d < type.rank(); ++d) {
+    if (type.is_dynamic(d) && !sized.is_dynamic(d)) throw StaticShapeRequired("broadcast to " + type.text() + ", whose size is not known");
+  }
+  Value r = broadcast_at_bound(a, type.bounds(), broadcast_dimensions);
+  for (int64_t d = 0; d < a.rank(); ++d) {
+    if (a.type().is_dynamic(d)) r = set_dimension_size(r, broadcast_dimensions[d], size(a, d));
+  }
+  return r;
 }
 
 Value broadcast_to(const Value& a, const Value& like) {
-  if (a.type().bounds() == like.type().bounds() && a.type().is_static() == like.type().is_static()) return a;
+  const int64_t skip = like.rank() - a.rank();
+  bool same = a.type().bounds() == like.type().bounds();
+  for (int64_t d = 0; d < like.rank() && same; ++d) same = a.type().is_dynamic(d) || !like.type().is_dynamic(d);
+  if (same) return a;
   Dims map;
-  for (int64_t d = 0; d < a.rank(); ++d) map.push_back(like.rank() - a.rank() + d);
-  return with_sizes_of(broadcast_in_dim(a, like.type().with(a.dtype()), map), like);
+  for (int64_t d = 0; d < a.rank(); ++d) map.push_back(skip + d);
+  Value r = with_sizes_of(broadcast_at_bound(a, like.type().bounds(), map), like);
+  for (int64_t d = 0; d < a.rank(); ++d) {
+    if (a.type().is_dynamic(d) && !like.type().is_dynamic(map[d])) r = set_dimension_size(r, map[d], size(a, d));
+  }
+  return r;
 }
 
 Value broadcast_to(const Value& a, const Dims& dims) {
@@ -467,11 +500,25 @@ Value reshape(const Value& a, const Dims& dims) {
   return a.builder().op("stablehlo.reshape", {a}, Type(a.dtype(), dims));
 }
 
+namespace {
+// The verifier allows one bounded dimension here: with more, through the bound.
+Value reshape_keeping(const Value& a, const Dims& bounds, const Dims& map) {
+  int64_t dynamic = 0;
+  for (int64_t d = 0; d < a.rank(); ++d) dynamic += a.type().is_dynamic(d);
+  if (dynamic <= 1) return mapped("reshape", {a}, a, Type(a.dtype(), bounds), map);
+  Value r = a.builder().op("stablehlo.reshape", {to_bound(a)}, Type(a.dtype(), bounds));
+  for (size_t d = 0; d < map.size(); ++d) {
+    if (map[d] >= 0 && a.type().is_dynamic(map[d])) r = set_dimension_size(r, d, size(a, map[d]));
+  }
+  return r;
+}
+}  // namespace
+
 Value unsqueeze(const Value& a, int64_t d) {
   Dims bounds = a.type().bounds(), map = identity(a.rank());
   bounds.insert(bounds.begin() + d, 1);
   map.insert(map.begin() + d, -1);
-  return mapped("reshape", {a}, a, Type(a.dtype(), bounds), map);
+  return reshape_keeping(a, bounds, map);
 }
 
 Value squeeze(const Value& a, int64_t d) {
@@ -479,7 +526,7 @@ Value squeeze(const Value& a, int64_t d) {
   Dims bounds = a.type().bounds(), map = identity(a.rank());
   bounds.erase(bounds.begin() + d);
   map.erase(map.begin() + d);
-  return mapped("reshape", {a}, a, Type(a.dtype(), bounds), map);
+  return reshape_keeping(a, bounds, map);
 }
 
 Value transpose(const Value& a, const Dims& permutation) {
@@ -563,11 +610,11 @@ Value concatenate(const Values& parts, int64_t d) {
     bounds[d] += p.type().bound(d);
     dynamic |= p.type().is_dynamic(d);
   }
-  Type type = dynamic_like(first, Type(first.dtype(), bounds), identity(first.rank()));
-  type.set_dynamic(d, dynamic);
+  Type type(first.dtype(), bounds);
+  for (int64_t k = 0; k < first.rank(); ++k) type.set_dynamic(k, sized_in(parts, k).type().is_dynamic(k));
   Value r = b.op("stablehlo.concatenate", parts, type, "dimension = " + std::to_string(d) + " : i64");
   for (int64_t k = 0; k < first.rank(); ++k) {
-    if (k != d) copy_sizes(first, k, r, k);
+    if (k != d) copy_sizes(sized_in(parts, k), k, r, k);
   }
   if (dynamic) {
     Value total = size(parts[0], d);
@@ -585,7 +632,7 @@ Value reverse(const Value& a, const Dims& dimensions) {
 // ---- bounds ----
 
 Value size(const Value& a, int64_t d) {
-  if (a.type().is_dynamic(d)) return Value(&a.builder(), a.size_ids()[d], kI32Scalar);
+  if (a.type().is_dynamic(d)) return Value(&a.builder(), a.size_ids().at(d), kI32Scalar);
   return constant(a.builder(), a.type().bound(d), kI32Scalar);
 }
 
@@ -689,7 +736,7 @@ Value reduce(const Value& a, const Value& init, const Dims& dimensions, std::str
 }
 
 Values reduce(const Values& operands, const Values& inits, const Dims& dimensions, const Body& body) {
-  const Value& first = operands.at(0);
+  const Value first = shape_source(operands);
   Builder& b = first.builder();
   std::vector<bool> reduced(first.rank(), false);
   for (int64_t d : dimensions) reduced.at(d) = true;
@@ -851,6 +898,8 @@ Value gather(const Value& operand, const Value& indices, const GatherDims& dims,
     while (is_offset(next)) ++next;
     batch.emplace_back(next++, d);
   }
+  // From the bound of the operand: sizes of what is left of it are the caller's to set.
+  type = unbounded(type);
   for (auto [r, d] : batch) type.set_dynamic(r, indices.type().is_dynamic(d));
   Value out = b.op("stablehlo.gather", {to_bound(operand), indices}, type,
                    "dimension_numbers = #stablehlo.gather<offset_dims = " + list(dims.offset_dims) +
@@ -893,6 +942,7 @@ Values while_loop(const Values& init, const Body& condition, const Body& body) {
 
 Values if_(const Value& predicate, const Body& then_branch, const Body& else_branch, const std::vector<Type>& results) {
   Builder& b = predicate.builder();
+  for (const Type& t : results) t.dims();
   const std::string yes = b.region({}, then_branch);
   return b.ops("stablehlo.if", {predicate}, results, {}, {yes, b.region({}, else_branch)});
 }
@@ -911,6 +961,7 @@ Value cholesky(const Value& a, bool lower) {
 Value triangular_solve(const Value& a, const Value& b, bool left_side, bool lower, bool unit_diagonal,
                        std::string_view transpose_a) {
   a.dims();
+  b.dims();
   auto flag = [](bool v) { return std::string(v ? "true" : "false"); };
   return a.builder().op("stablehlo.triangular_solve", {a, b}, b.type(),
                         "left_side = " + flag(left_side) + ", lower = " + flag(lower) +
@@ -920,21 +971,19 @@ Value triangular_solve(const Value& a, const Value& b, bool left_side, bool lowe
 
 Values custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results,
                    std::string_view backend_config, Builder& b) {
+  for (const Value& v : operands) v.dims();
   return b.ops("stablehlo.custom_call", operands, results,
                "call_target_name = \"" + std::string(target) + "\", backend_config = \"" + std::string(backend_config) + "\"");
 }
 
 Values chlo_top_k(const Value& a, int64_t k) {
-  Dims bounds = a.type().bounds(), map = identity(a.rank());
+  Dims bounds = a.type().bounds();
   if (a.type().is_dynamic(a.rank() - 1)) throw StaticShapeRequired("top_k along a bounded dimension");
   bounds.back() = k;
-  map.back() = -1;
-  Values out = a.builder().ops("chlo.top_k", {a},
-                               {dynamic_like(a, Type(a.dtype(), bounds), map), dynamic_like(a, Type(DType::kI32, bounds), map)},
+  // Rows of padding are sorted for nothing: XLA expands the op to a sort with an index that has no size.
+  Values out = a.builder().ops("chlo.top_k", {to_bound(a)}, {Type(a.dtype(), bounds), Type(DType::kI32, bounds)},
                                "k = " + std::to_string(k) + " : i64");
-  for (Value& r : out) {
-    for (int64_t d = 0; d + 1 < a.rank(); ++d) copy_sizes(a, d, r, d);
-  }
+  for (Value& r : out) r = with_sizes_of(r, a);
   return out;
 }
 
