@@ -262,7 +262,11 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
 
   for (const ir::Value& v : parameter_values_) biggest = std::max(biggest, v.type().bound_numel());
   for (const ir::Value& v : outputs) biggest = std::max(biggest, v.type().bound_numel());
-  const runtime::Effort effort = biggest <= 65536 ? runtime::Effort::kQuick : runtime::Effort::kFull;
+  // Work of one run, in element operations: below this, compiling costs more than a slow kernel ever will.
+  constexpr int64_t kLittleWork = 32768;
+  const std::string body = builder_.body();
+  const int64_t ops = std::count(body.begin(), body.end(), '\n');
+  const runtime::Effort effort = ops * biggest <= kLittleWork ? runtime::Effort::kQuick : runtime::Effort::kFull;
   program->parameters = std::move(parameters_);
   program->checks = std::move(checks_);
   program->captured = std::move(captured_);
