@@ -10,6 +10,7 @@ TOLERANCE = {
     torch.bfloat16: (1.6e-2, 1e-2),
     torch.float16: (2e-3, 2e-3),
     torch.complex64: (2e-5, 2e-5),
+    torch.complex128: (1e-7, 1e-7),
 }
 
 
@@ -119,3 +120,16 @@ def check_other_forms(op, sample, what, skip):
         out = out.permute(tuple(reversed(range(want.dim()))))  # another memory order than the op prefers
         assert op(*args, **kwargs, out=out) is out
         assert_same(out, want, what + " out=", skip)
+
+
+def same(function, *inputs, **tolerance):
+    """What the function gives on the device and on the CPU is the same; None stays None."""
+    want = function(*inputs)
+    got = function(*(copied(v, "tpu") for v in inputs))
+    got, want = tensors(got), tensors(want)
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        assert g.device.type == "tpu" and g.dtype == w.dtype
+        rtol, atol = TOLERANCE.get(w.dtype, (0, 0))
+        arguments = {"rtol": rtol, "atol": atol, "equal_nan": True} | tolerance
+        torch.testing.assert_close(g.cpu(), w.detach(), **arguments)

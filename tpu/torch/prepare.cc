@@ -5,8 +5,12 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/range.h>
 #include <ATen/ops/sum.h>
 
 #include <map>
@@ -94,10 +98,30 @@ bool prepare_repeat_interleave(torch::jit::Stack* stack) {
   return false;
 }
 
+// start, end, step, out: the numbers are run-time operands, but they decide the size and may be wrong,
+// so PyTorch is asked on every call.
+template <auto kMake>
+bool prepare_range(torch::jit::Stack* stack) {
+  const at::Tensor& out = argument(stack, 4, 3).toTensor();
+  at::Tensor meta = at::empty({0}, out.options().device(at::kMeta));
+  kMake(meta, argument(stack, 4, 0).toScalar(), argument(stack, 4, 1).toScalar(), argument(stack, 4, 2).toScalar());
+  if (out.numel() != meta.numel()) at::native::resize_output(out, meta.sizes());
+  return false;
+}
+
+void arange(at::Tensor& out, const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
+  at::arange_out(out, start, end, step);
+}
+void range(at::Tensor& out, const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
+  at::range_out(out, start, end, step);
+}
+
 }  // namespace
 
 Prepare find_prepare(const std::string& name) {
   static const std::map<std::string, Prepare> table = {
+      {"aten::arange.start_out", &prepare_range<&arange>},
+      {"aten::range.out", &prepare_range<&range>},
       {"aten::index.Tensor", &prepare_index<2>},
       {"aten::index.Tensor_out", &prepare_index<3>},
       {"aten::_unsafe_index.Tensor", &prepare_index<2>},
