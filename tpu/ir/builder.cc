@@ -688,16 +688,6 @@ Value with_sizes_of(const Value& a, const Value& like) {
 
 namespace {
 
-Value apply(std::string_view reducer, const Value& a, const Value& b) {
-  const bool extremum = reducer == "maximum" || reducer == "minimum";
-  if (extremum && is_floating(a.dtype())) {
-    // Keeps NaN whatever the plugin's fast-min-max default is.
-    const Value take = or_(compare(a, b, reducer == "maximum" ? "GE" : "LE"), is_nan(a));
-    return select(take, a, b);
-  }
-  return elementwise(reducer, {a, b});
-}
-
 std::vector<Type> types_of(const Values& values) {
   std::vector<Type> t;
   for (const Value& v : values) t.push_back(v.type());
@@ -731,8 +721,18 @@ int64_t window_extent(const Window& w, size_t d, int64_t input) {
 }  // namespace
 
 Value reduce(const Value& a, const Value& init, const Dims& dimensions, std::string_view reducer) {
-  return reduce({a}, {init}, dimensions,
-                [&](const Values& args) { return Values{apply(reducer, args[0], args[1])}; })[0];
+  auto plain = [&](const Value& v, const Value& start, std::string_view op) {
+    return reduce({v}, {start}, dimensions,
+                  [&](const Values& args) { return Values{elementwise(op, args)}; })[0];
+  };
+  const Value r = plain(a, init, reducer);
+  if ((reducer != "maximum" && reducer != "minimum") || !is_floating(a.dtype())) return r;
+  // Whether a NaN survives is up to the plugin, and a body that compares does not compile for a TPU
+  // where 16-bit floats are widened around the reduction: NaN are looked for by themselves.
+  Builder& b = a.builder();
+  const Value none = constant_bool(b, false, Type(DType::kI1, {}));
+  const Value nan = constant(b, std::numeric_limits<double>::quiet_NaN(), Type(a.dtype(), {}));
+  return select(plain(is_nan(a), none, "or"), nan, r);
 }
 
 Values reduce(const Values& operands, const Values& inits, const Dims& dimensions, const Body& body) {

@@ -3,6 +3,7 @@
 
 #include "tpu/ops/contract.h"
 #include "tpu/ops/random.h"
+#include "tpu/ops/reduction.h"
 #include "tpu/ops/rules.h"
 #include "tpu/ops/table.h"
 
@@ -34,12 +35,7 @@ Value along_rows(const Value& v, const Value& like) {
   return ir::broadcast_to(ir::unsqueeze(v, v.rank()), like);
 }
 
-Value reduce_rows(const Value& v, std::string_view reducer) {
-  const Type type(v.dtype(), {});
-  const Value init =
-      reducer == "add" ? ir::constant(v.builder(), 0, type) : ir::lowest(v.builder(), type);
-  return ir::reduce(v, init, {v.rank() - 1}, reducer);
-}
+Value sum_of_rows(const Value& v) { return sum_over(v, {v.rank() - 1}); }
 
 Value scale_of(Op& o, const Value& query, DType dtype) {
   if (o.has("scale")) return o.scalar("scale", dtype);
@@ -87,9 +83,9 @@ Values attention(Op& o) {
   const Value query = o.in("query"), key = o.in("key"), value = o.in("value");
   const int64_t key_heads = key.rank() == 4 ? key.type().bound(1) : 0;
   const Value s = scores(o, query, key, key_heads);
-  const Value top = finite_or_zero(reduce_rows(s, "maximum"));
+  const Value top = finite_or_zero(max_of_numbers(s, {s.rank() - 1}));
   Value p = ir::exponential(ir::subtract(s, along_rows(top, s)));
-  const Value sum = reduce_rows(p, "add");
+  const Value sum = sum_of_rows(p);
   const Type word(DType::kUI64, {});
   Value seed = ir::constant(o.builder(), 0, word), offset = seed;
   if (o.number("dropout_p") > 0) {
@@ -147,8 +143,8 @@ Values attention_backward(Op& o) {
     dropped = ir::multiply(p, factor);
     grad_p = ir::multiply(grad_p, factor);
   }
-  const Value inner = reduce_rows(
-      ir::multiply(ir::convert(grad_out, p.dtype()), ir::convert(out, p.dtype())), "add");
+  const Value inner =
+      sum_of_rows(ir::multiply(ir::convert(grad_out, p.dtype()), ir::convert(out, p.dtype())));
   const Value grad_s = ir::multiply(p, ir::subtract(grad_p, along_rows(inner, p)));
   const Value scaled_s =
       ir::convert(ir::multiply(grad_s, scale_of(o, query, p.dtype())), query.dtype());
