@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "tpu/torch/device.h"
@@ -26,13 +27,14 @@ class AddressSpace {
     TORCH_CHECK(false, "The tpu device cannot reserve address space (ulimit -v?): 64 GiB are needed, none of it is used");
   }
 
-  void* reserve(size_t& bytes) {
+  void* reserve(size_t& bytes, Cell* cell) {
     const int c = size_class(bytes);
     bytes = class_bytes(c);
     std::lock_guard lock(mutex_);
     if (!free_[c].empty()) {
       void* p = free_[c].back();
       free_[c].pop_back();
+      cells_[p] = cell;
       return p;
     }
     if (static_cast<size_t>(end_ - next_) < bytes) {
@@ -40,12 +42,20 @@ class AddressSpace {
     }
     void* p = next_;
     next_ += bytes;
+    cells_[p] = cell;
     return p;
+  }
+
+  Cell* find(const void* p) {
+    std::lock_guard lock(mutex_);
+    auto it = cells_.find(p);
+    return it == cells_.end() ? nullptr : it->second;
   }
 
   void release(void* p, size_t bytes) {
     std::lock_guard lock(mutex_);
     free_[size_class(bytes)].push_back(p);
+    cells_.erase(p);
   }
 
   bool contains(const void* p) const { return p >= begin_ && p < end_; }
@@ -65,6 +75,7 @@ class AddressSpace {
   std::mutex mutex_;
   char *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;
   std::vector<void*> free_[64 * 4];
+  std::unordered_map<const void*, Cell*> cells_;  // by first address
 };
 
 AddressSpace& addresses() {
@@ -72,13 +83,22 @@ AddressSpace& addresses() {
   return *space;
 }
 
+}  // namespace
+
 void delete_cell(void* context) {
   Cell* cell = static_cast<Cell*>(context);
   if (cell->address) addresses().release(cell->address, cell->reserved_bytes);
   delete cell;
 }
 
-}  // namespace
+Cell& cell_at_address_of(const c10::StorageImpl& storage) {
+  static auto* nothing = new Cell;
+  if (storage.nbytes() == 0) return *nothing;
+  Cell* cell = addresses().find(storage.data_ptr().get());
+  TORCH_CHECK(cell && cell->nbytes == storage.nbytes(), "The tensor's address is not that of a whole storage on the tpu device, where "
+              "memory cannot be reached by address. It was made of a pointer, or it is a wrapper without memory of its own");
+  return *cell;
+}
 
 bool is_device_address(const void* p) { return addresses().contains(p); }
 
@@ -89,7 +109,8 @@ c10::DataPtr DeviceAllocator::allocate_on(size_t nbytes, int device) {
   cell->device = device;
   if (nbytes > 0) {
     cell->reserved_bytes = nbytes;
-    cell->address = addresses().reserve(cell->reserved_bytes);
+    cell->address = addresses().reserve(cell->reserved_bytes, cell);
+    cell->nbytes = nbytes;
   }
   return c10::DataPtr(cell->address, cell, &delete_cell,
                       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));

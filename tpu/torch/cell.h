@@ -12,7 +12,7 @@ namespace tpu {
 
 struct Cell {
   void* address = nullptr;
-  size_t reserved_bytes = 0;
+  size_t nbytes = 0, reserved_bytes = 0;
   int device = 0;
   // Null while nobody has written: an `empty` costs nothing.
   runtime::BufferPtr buffer;
@@ -22,7 +22,15 @@ struct Cell {
   std::string lost;
 };
 
-inline Cell& cell_of(const c10::StorageImpl& storage) { return *static_cast<Cell*>(storage.data_ptr().get_context()); }
+void delete_cell(void* cell);
+// Of a storage that was made of an address (at::from_blob): the cell that lives there. Throws where none does.
+Cell& cell_at_address_of(const c10::StorageImpl& storage);
+
+inline Cell& cell_of(const c10::StorageImpl& storage) {
+  const c10::DataPtr& p = storage.data_ptr();
+  if (p.get_deleter() == &delete_cell) [[likely]] return *static_cast<Cell*>(p.get_context());
+  return cell_at_address_of(storage);
+}
 inline Cell& cell_of(const c10::TensorImpl& tensor) {
   return cell_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
 }

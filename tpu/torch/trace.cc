@@ -85,7 +85,9 @@ Trace::State& Trace::state(const at::Tensor& t) {
   const ir::DType dtype = to_dtype(t.scalar_type());
   s.operand = find_cell(cell);
   if (!cell->buffer) {
-    s.value = ir::constant(builder_, 0, ir::Type(dtype, dense_of(*cell, t.unsafeGetTensorImpl()->unsafe_storage().nbytes(), dtype).dims));
+    const size_t bytes = t.unsafeGetTensorImpl()->unsafe_storage().nbytes();
+    const ir::DType whole = bytes % ir::size_bytes(dtype) == 0 ? dtype : ir::DType::kUI8;
+    s.value = ir::constant(builder_, 0, ir::Type(whole, dense_of(*cell, bytes, whole).dims));
     return s;
   }
   const ir::Type type(cell->buffer->dtype(), cell->buffer->dims());
@@ -161,7 +163,14 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
     return;
   }
   const Window w = window(t);
+  const ir::Value old = s.value;
   s.value = ops::write_view(w.dense, w.plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, w.starts, v);
+  // The last bytes of a storage that t's dtype does not divide.
+  auto bytes_of = [](const ir::Value& x) { return x.type().numel() * static_cast<int64_t>(ir::size_bytes(x.dtype())); };
+  const int64_t covered = bytes_of(s.value), all = bytes_of(old);
+  if (covered == all) return;
+  auto as_bytes = [](const ir::Value& x, int64_t n) { return ir::reshape(ops::reinterpret(x, ir::DType::kUI8), {n}); };
+  s.value = ir::concatenate({as_bytes(s.value, covered), ir::slice_in_dim(as_bytes(old, all), 0, covered, all)}, 0);
 }
 
 ir::Value Trace::scalar(int argument, int element, ir::DType dtype) {
