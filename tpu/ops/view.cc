@@ -218,9 +218,18 @@ Value read_view(const Value& buffer, const ViewPlan& p, std::span<const int64_t>
 }
 
 Value write_view(const Value& buffer, const ViewPlan& p, std::span<const int64_t> sizes,
-                 std::span<const int64_t> strides, const Values& starts, const Value& value) {
+                 std::span<const int64_t> strides, const Values& starts, const Value& all) {
   ir::Builder& b = buffer.builder();
   if (p.kind == ViewPlan::Kind::kEmpty) return buffer;
+  // What an expanded dimension has more than once is equal.
+  Value value = all;
+  Dims once(sizes.begin(), sizes.end());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] <= 1 || strides[d] != 0) continue;
+    once[d] = 1;
+    value = ir::slice_in_dim(value, static_cast<int64_t>(d), 0, 1);
+  }
+  sizes = once;
   if (p.kind == ViewPlan::Kind::kGather) {
     const int64_t n = value.type().numel();
     ir::ScatterDims dims;

@@ -46,7 +46,11 @@ class Collector {
     } else if (v.isTensorList()) {
       const auto list = v.toTensorVector();
       key_.push(kList | list.size() << 8);
-      for (const at::Tensor& t : list) tensor(t.unsafeGetTensorImpl(), info);
+      for (size_t i = 0; i < list.size(); ++i) {
+        element_ = static_cast<int>(i);
+        tensor(list[i].unsafeGetTensorImpl(), info);
+      }
+      element_ = -1;
     } else if (v.isIntList()) {
       const auto list = v.toIntList();
       key_.push(kInts | 3 << 8 | list.size() << 16);
@@ -84,12 +88,15 @@ class Collector {
 
   void finish() {
     key_.push(static_cast<uint64_t>(call_.device));
-    if (!entry_.writes) return;
-    for (size_t w = 0; w < writes_.size(); ++w) {
-      const Operand& written = call_.operands[writes_[w]];
-      at::assert_no_internal_overlap(written.impl);
-      for (const Operand& o : call_.operands) {
+    for (const Write& w : writes_) {
+      const Operand& written = call_.operands[w.operand];
+      if (!entry_.may_overlap) at::assert_no_internal_overlap(written.impl);
+      if (!shares_) continue;
+      for (size_t i = 0; i < call_.operands.size(); ++i) {
+        const Operand& o = call_.operands[i];
         if (o.impl == written.impl || o.cell != written.cell) continue;
+        // A foreach op takes one element of its lists after the other.
+        if (entry_.form == Form::kForeach && elements_[i] != w.element && elements_[i] >= 0) continue;
         // As at::assert_no_partial_overlap, which libtorch does not export for impls.
         TORCH_CHECK(at::get_overlap_status(written.impl, o.impl) != at::MemOverlapStatus::Partial,
                     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
@@ -145,7 +152,7 @@ class Collector {
     if (t->device_type() != c10::DeviceType::PrivateUse1) {
       if (t->device_type() == c10::DeviceType::CPU && t->dim() == 0 && !info.is_write && t->has_storage()) {
         key_.push(kHostTensor | dtype << 8 | wrapped << 32);
-        call_.operands.push_back({t, nullptr, -1, -1});
+        operand({t, nullptr, -1, -1});
         if (entry_.form == Form::kDecomposed) {
           // A decomposition may branch on the value.
           uint64_t bits[2] = {0, 0};
@@ -201,10 +208,15 @@ class Collector {
       plan = add_plan(dense_of(cell, bytes, to_dtype(type)).dims, *t);
     }
     if (entry_.form == Form::kDecomposed) key_.push(static_cast<uint64_t>(offset));
-    call_.operands.push_back({t, &cell, first, plan});
-    if (info.is_write) writes_.push_back(self);
+    operand({t, &cell, first, plan});
+    shares_ = shares_ || first != self;
+    if (info.is_write) writes_.push_back({self, element_});
   }
 
+  void operand(const Operand& o) {
+    call_.operands.push_back(o);
+    if (entry_.form == Form::kForeach) elements_.push_back(element_);
+  }
   void head(uint64_t dtype, uint64_t flags, int first, c10::IntArrayRef sizes) {
     key_.push(kTensor | dtype << 8 | sizes.size() << 16 | flags << 24 | static_cast<uint64_t>(first) << 40);
     for (int64_t s : sizes) key_.push(static_cast<uint64_t>(s));
@@ -225,8 +237,14 @@ class Collector {
   const OpEntry& entry_;
   Call& call_;
   Key& key_;
+  struct Write {
+    int operand, element;
+  };
   bool have_device_ = false;
-  c10::SmallVector<int, 4> writes_;
+  bool shares_ = false;  // some operands share a storage
+  int element_ = -1;     // of the list that is being collected
+  c10::SmallVector<int, 8> elements_;  // kForeach: of each operand, -1 where it is not in a list
+  c10::SmallVector<Write, 4> writes_;
   std::unordered_map<Cell*, int> index_;
 };
 

@@ -1,4 +1,5 @@
 // Copies across the border of the device, and what reads single values from it.
+#include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_copy_from.h>
 #include <ATen/ops/all.h>
@@ -113,6 +114,10 @@ void download(const at::Tensor& dst, const at::Tensor& src) {
 
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool) {
   TORCH_CHECK(on_device(src) || on_device(dst), "_copy_from: neither tensor is on the tpu device");
+  if (dst.sizes() != src.sizes()) {
+    const std::vector<int64_t> shape = at::infer_size(dst.sizes(), src.sizes());
+    TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
+  }
   // Complex to real drops the imaginary part, as copy_ warns of elsewhere.
   if (on_device(src) && on_device(dst)) {
     if (src.device() == dst.device()) {

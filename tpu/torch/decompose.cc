@@ -123,6 +123,10 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
   {
     std::lock_guard lock(entry.mutex);
     if (auto it = entry.programs.find(call.key); it != entry.programs.end()) program = it->second;
+    if (auto it = entry.unrecordable.find(call.key); it != entry.unrecordable.end()) {
+      why = it->second;
+      return false;
+    }
   }
   if (program) {
     runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
@@ -146,6 +150,9 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       // The CPU has the right error text if the call itself was wrong.
       const auto* known = dynamic_cast<const c10::Error*>(&e);
       why = std::string("its decomposition cannot be one program: ") + (known ? known->what_without_backtrace() : e.what());
+      std::lock_guard lock(entry.mutex);
+      if (entry.unrecordable.size() > 4096) entry.unrecordable.clear();
+      entry.unrecordable.emplace(call.key, why);
       return false;
     }
     std::lock_guard lock(entry.mutex);

@@ -42,6 +42,8 @@ struct OpEntry {
   Form form = Form::kDecomposed;
   std::vector<ArgumentInfo> arguments;
   bool writes = false;
+  // All elements written are equal, so that an expanded tensor may be written.
+  bool may_overlap = false;
   // The op whose Meta kernel gives the result types: the row's functional overload.
   std::optional<c10::OperatorHandle> meta;
   // kForeach: the per-tensor op.
@@ -52,6 +54,8 @@ struct OpEntry {
 
   std::mutex mutex;
   std::unordered_map<Key, ProgramPtr, KeyHash> programs;
+  // kDecomposed: what could not be recorded, and why.
+  std::unordered_map<Key, std::string, KeyHash> unrecordable;
 };
 
 // The entry of an op; made at first use for ops without a row.

@@ -82,6 +82,12 @@ at::Tensor empty(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::o
   return t;
 }
 
+// Nobody writes it, so it costs nothing.
+at::Tensor efficient_zeros(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                           std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  return empty(sizes, dtype, layout, device, pin_memory, std::nullopt);
+}
+
 void grow(const at::Tensor& self, size_t bytes) {
   c10::StorageImpl* storage = self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
@@ -153,6 +159,7 @@ void record_stream(at::Tensor&, c10::Stream) {}
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

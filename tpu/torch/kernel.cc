@@ -94,7 +94,26 @@ std::string reason(const OpEntry& entry, const std::string& now) {
   return "(" + now + ") is new, nearest known (" + nearest + ")";
 }
 
+// Dtypes that Meta kernels do not look at.
+void check_dtypes(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
+  const bool contracts = entry.family == "matmul" || entry.family == "conv";
+  const bool is_nll = entry.name.rfind("aten::nll_loss", 0) == 0;
+  const at::Tensor* first = nullptr;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].isTensor() || !args[i].toTensor().defined() || entry.arguments[i].is_out) continue;
+    const at::Tensor& t = args[i].toTensor();
+    const std::string& name = entry.arguments[i].name;
+    if (contracts && first && t.scalar_type() != first->scalar_type()) {
+      refuse_as_the_cpu_does(entry.op, args);
+      TORCH_CHECK(false, "expected scalar type ", first->scalar_type(), " but found ", t.scalar_type());
+    }
+    if (!first) first = &t;
+    if ((name == "index" || (is_nll && name == "target")) && t.scalar_type() != at::kLong) refuse_as_the_cpu_does(entry.op, args);
+  }
+}
+
 ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IValue> args) {
+  check_dtypes(entry, args);
   Trace trace(Trace::Mode::kSingle, call, args);
   std::vector<Trace::Return> returns = lower(trace, entry, args);
   const std::string description = describe(entry, args);
@@ -142,6 +161,8 @@ bool regular_foreach(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
         const bool host_number = i > 0 && t.defined() && t.is_cpu() && t.dim() == 0;
         if (!t.defined() || (!host_number && t.device().type() != c10::DeviceType::PrivateUse1)) return false;
       }
+    } else if (args[i].isTensor() && args[i].toTensor().dim() != 0) {
+      return false;
     } else if (args[i].isList() && args[i].toListRef().size() != n && entry.arguments[i].is_number) {
       return false;
     }
@@ -276,16 +297,28 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
         resize_outputs(entry, args);
         continue;
       } catch (const pjrt::Error& e) {
-        if (e.code() != pjrt::Error::Code::kUnimplemented) raise(entry.name, e);
+        if (e.code() != pjrt::Error::Code::kUnimplemented) {
+          if (e.code() != pjrt::Error::Code::kResourceExhausted) refuse_as_the_cpu_does(entry.op, args);
+          raise(entry.name, e);
+        }
         fall_back(entry.op, stack, e.what());
         return;
       } catch (const c10::NotImplementedError& e) {
         fall_back(entry.op, stack, e.what_without_backtrace());
         return;
+      } catch (const c10::OutOfMemoryError&) {
+        throw;
+      } catch (const std::exception&) {
+        refuse_as_the_cpu_does(entry.op, args);
+        throw;
       }
     }
     std::vector<at::Tensor> results;
     launch(program, call, args, results);
+    if (entry.form == Form::kForeach && entry.writes) {
+      // Autograd leaves the version counters of foreach ops to the backend.
+      for (const at::Tensor& t : args[0].toTensorVector()) t.unsafeGetTensorImpl()->bump_version();
+    }
     torch::jit::drop(*stack, n);
     push_results(std::move(results), entry.op.schema(), stack);
     return;

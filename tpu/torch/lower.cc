@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include "tpu/torch/decompose.h"
+#include "tpu/torch/fallback.h"
 #include "tpu/torch/lower.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
@@ -287,6 +288,8 @@ std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::Ar
     for (const at::Tensor& t : tensors) {
       const at::Tensor& meta = run.metas.at(next);
       if (t.sizes() != meta.sizes()) throw ResizeOut{};
+      // Some ops convert to the out='s dtype, others insist on theirs.
+      if (t.scalar_type() != meta.scalar_type() && trace.mode() == Trace::Mode::kSingle) refuse_as_the_cpu_does(entry.op, args);
       check_written(t, meta);
       trace.write(t, ir::convert(run.values.at(next++), to_dtype(t.scalar_type())));
       returns.push_back({.value = {}, .like = {}, .tensor = t});

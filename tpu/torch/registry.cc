@@ -68,6 +68,8 @@ OpEntry& make_entry(const c10::OperatorHandle& op, const ops::Row* row, Form for
     e.writes = e.writes || info.is_write;
     e.arguments.push_back(std::move(info));
   }
+  const std::string& base = op.operator_name().name;
+  e.may_overlap = base == "aten::fill_" || base == "aten::zero_" || base == "aten::_foreach_zero_";
   e.prepare = find_prepare(e.name);
   std::lock_guard lock(all.mutex);
   auto [it, fresh] = all.by_name.try_emplace(op.operator_name(), std::move(owned));
@@ -89,7 +91,10 @@ bool writes(const c10::FunctionSchema& s) {
   return false;
 }
 
-bool is_composite(const c10::OperatorHandle& op) { return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd); }
+// A kernel of ours would take the composite form's place in autograd, too, unless the op has a derivative of its own.
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::Autograd);
+}
 
 class Registrar {
  public:
