@@ -301,7 +301,7 @@ class Program:
     def compare(self):
         for i, p in enumerate(self.pairs):
             got, want = p.tpu.cpu(), p.cpu
-            if want.dtype.is_complex and not self.moves_only:
+            if (want.dtype.is_complex or want.dtype.is_floating_point) and not self.moves_only:
                 got, want = got + 0, want + 0  # signs of zeros
             assert bits(got) == bits(want), self.failure(f"alias {i}, {described(want)}\nCPU: {want}\ntpu: {got}")
 
