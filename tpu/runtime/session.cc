@@ -252,6 +252,18 @@ void Session::wait(uint64_t launches) {
   }
 }
 
+void Session::when_done(uint64_t launches, std::function<void()> f) {
+  std::shared_ptr<pjrt::Event> last;
+  {
+    std::lock_guard lock(flight_mutex_);
+    for (const InFlight& r : in_flight_) {
+      if (r.number <= launches && !r.done->is_ready()) last = r.done;
+    }
+  }
+  if (!last) return f();
+  last->on_ready([f = std::move(f)](const pjrt::Error*) { f(); });
+}
+
 void Session::synchronize() { wait(launched_); }
 
 BufferPtr Session::to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,

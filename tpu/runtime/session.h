@@ -91,6 +91,8 @@ class Session {
   uint64_t launches() const { return launched_; }
   bool is_done(uint64_t launches);
   void wait(uint64_t launches);
+  // Calls f when the run of that number is done: now, or on a thread of the plugin's, which f must not block.
+  void when_done(uint64_t launches, std::function<void()> f);
 
   BufferPtr to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,
                       pjrt::HostBufferSemantics semantics, pjrt::Event* done_with_host = nullptr);

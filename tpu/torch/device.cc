@@ -4,7 +4,12 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <atomic>
 #include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
 
 #include "tpu/torch/cell.h"
 #include "tpu/torch/check.h"
@@ -21,24 +26,31 @@ thread_local c10::StreamId current_stream = 0;
 c10::Device device(int index) { return c10::Device(kType, static_cast<c10::DeviceIndex>(index)); }
 c10::Stream stream(int index, c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, device(index), id); }
 
-// PJRT runs work in program order; an event is the number of runs started before it, and the time
-// at which they were seen to be done.
+// PJRT runs work in program order; an event is the number of runs started before it, and the time at
+// which the last of them was done.
 struct Event {
-  uint64_t launches = 0;
-  std::chrono::steady_clock::time_point recorded, done;
-  bool seen_done = false;
-
-  bool query() {
-    if (!seen_done && runtime::Session::get().is_done(launches)) {
-      done = std::chrono::steady_clock::now();
-      seen_done = true;
+  struct Done {
+    std::atomic<bool> known{false};
+    std::chrono::steady_clock::time_point time;
+    void set() {
+      time = std::chrono::steady_clock::now();
+      known = true;
     }
-    return seen_done;
+  };
+  uint64_t launches = 0;
+  std::shared_ptr<Done> done = std::make_shared<Done>();
+
+  void record() {
+    runtime::Session& session = runtime::Session::get();
+    launches = session.launches();
+    done = std::make_shared<Done>();
+    session.when_done(launches, [done = done] { done->set(); });
   }
-  void synchronize() {
-    if (query()) return;
+  bool query() const { return done->known && runtime::Session::get().is_done(launches); }
+  void synchronize() const {
     runtime::Session::get().wait(launches);
-    query();
+    // The plugin's thread that tells the time may be a moment behind.
+    while (!done->known) std::this_thread::yield();
   }
 };
 
@@ -89,8 +101,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new Event;
-    auto* e = static_cast<Event*>(*event);
-    *e = Event{.launches = runtime::Session::get().launches(), .recorded = std::chrono::steady_clock::now()};
+    static_cast<Event*>(*event)->record();
   }
   // All streams run in program order already.
   void block(void*, const c10::Stream&) const override {}
@@ -102,7 +113,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");
     auto *a = static_cast<Event*>(start), *b = static_cast<Event*>(end);
     TORCH_CHECK(a->query() && b->query(), "Both events must be completed before calculating elapsed time.");
-    return std::chrono::duration<double, std::milli>(b->done - a->done).count();
+    const double ms = std::chrono::duration<double, std::milli>(b->done->time - a->done->time).count();
+    // Two threads took the times.
+    return a->launches <= b->launches ? std::max(ms, 0.0) : ms;
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
