@@ -64,6 +64,8 @@ Value open_interval(const Words& words, DType dtype) {
 // ---- uniform and normal ----
 
 Value uniform(Op& o) {
+  if (ir::is_integral(o.out().dtype()))
+    throw UserError("\"check_uniform_bounds\" not implemented for integers");
   const DType real = real_dtype(o.out().dtype());
   const Words w = draw(o);
   const Value from = o.scalar("from", real), width = ir::subtract(o.scalar("to", real), from);
@@ -259,6 +261,12 @@ Value sample_without_replacement(Op& o, const Value& weights, int64_t samples) {
 Value multinomial(Op& o) {
   const Value self = ir::convert(o.in("self"), real_dtype(o.in("self").dtype()));
   const int64_t samples = o.integer("num_samples"), n = self.dim(self.rank() - 1);
+  if (!ir::is_floating(o.in("self").dtype()))
+    throw UserError("multinomial only supports floating-point dtypes for input");
+  if (samples <= 0) throw UserError("cannot sample n_sample <= 0 samples");
+  if (!o.flag("replacement") && samples > n) {
+    throw UserError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  }
   if (o.out().numel() == 0) return ir::constant(o.builder(), 0, o.out());
   const Value weights = ir::reshape(self, {self.type().numel() / n, n});
   const Value zero = ir::constant(o.builder(), 0, Type(weights.dtype(), {}));

@@ -93,6 +93,12 @@ Type widened(const Value& v, int64_t times) {
   return Type(v.dtype(), dims);
 }
 
+// Its Meta kernel fails where there is no bias.
+std::vector<Type> lstm_cell_types(Op& o) {
+  const Type state = o.in("cx").type();
+  return {state, state, o.in("input_gates").type()};
+}
+
 std::vector<Type> gru_cell_types(Op& o) { return {o.in("hx").type(), widened(o.in("hx"), 5)}; }
 
 std::vector<Type> gru_cell_backward_types(Op& o) {
@@ -102,7 +108,7 @@ std::vector<Type> gru_cell_backward_types(Op& o) {
 }
 
 const Row kRows[] = {
-    {"_thnn_fused_lstm_cell", lstm_cell},
+    {"_thnn_fused_lstm_cell", lstm_cell, {.types = lstm_cell_types}},
     {"_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
     {"_thnn_fused_gru_cell", gru_cell, {.types = gru_cell_types}},
     {"_thnn_fused_gru_cell_backward", gru_cell_backward, {.types = gru_cell_backward_types}},

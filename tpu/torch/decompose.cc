@@ -74,6 +74,7 @@ void ensure_meta_kernel(const c10::OperatorHandle& op) {
 void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
   const size_t n = entry.arguments.size();
   std::vector<at::Tensor> results;
+  std::vector<std::pair<int, int64_t>> numbers;
   {
     const c10::ArrayRef<c10::IValue> args(stack->data() + stack->size() - n, n);
     int device = 0;
@@ -87,16 +88,16 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
       resize_outputs(entry, args);
       returns = lower(trace, entry, args);
     }
-    for (const Trace::Return& r : returns) results.push_back(recorded(trace, r, device));
+    for (const Trace::Return& r : returns) {
+      if (r.number) {
+        numbers.emplace_back(&r - returns.data(), *r.number);
+      } else {
+        results.push_back(recorded(trace, r, device));
+      }
+    }
   }
   torch::jit::drop(*stack, n);
-  const auto& schema = entry.op.schema();
-  if (schema.returns().empty()) return;
-  if (schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
-    stack->emplace_back(std::move(results));
-  } else {
-    for (at::Tensor& t : results) stack->emplace_back(std::move(t));
-  }
+  push_results(std::move(results), numbers, entry.op.schema(), stack);
 }
 
 bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::string& why) {
@@ -162,13 +163,7 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
   std::vector<at::Tensor> results;
   launch(program, call, args, results);
   torch::jit::drop(*stack, n);
-  const auto& schema = op.schema();
-  if (schema.returns().empty()) return true;
-  if (schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
-    stack->emplace_back(std::move(results));
-  } else {
-    for (at::Tensor& t : results) stack->emplace_back(std::move(t));
-  }
+  push_results(std::move(results), program->numbers, op.schema(), stack);
   return true;
 }
 

@@ -127,15 +127,6 @@ ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IVa
   return program;
 }
 
-void push_results(std::vector<at::Tensor> results, const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
-  if (schema.returns().empty()) return;
-  if (schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
-    stack->emplace_back(std::move(results));
-    return;
-  }
-  for (at::Tensor& t : results) stack->emplace_back(std::move(t));
-}
-
 ProgramPtr find_program(OpEntry& entry, const Key& key) {
   std::lock_guard lock(entry.mutex);
   auto it = entry.programs.find(key);
@@ -171,6 +162,18 @@ bool regular_foreach(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
 }
 
 }  // namespace
+
+void push_results(std::vector<at::Tensor> results, const std::vector<std::pair<int, int64_t>>& numbers,
+                  const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  if (schema.returns().empty()) return;
+  if (schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+    stack->emplace_back(std::move(results));
+    return;
+  }
+  const size_t first = stack->size();
+  for (at::Tensor& t : results) stack->emplace_back(std::move(t));
+  for (auto [position, number] : numbers) stack->insert(stack->begin() + first + position, number);
+}
 
 void raise(const std::string& op, const pjrt::Error& e) {
   using Code = pjrt::Error::Code;
@@ -320,7 +323,7 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       for (const at::Tensor& t : args[0].toTensorVector()) t.unsafeGetTensorImpl()->bump_version();
     }
     torch::jit::drop(*stack, n);
-    push_results(std::move(results), entry.op.schema(), stack);
+    push_results(std::move(results), program->numbers, entry.op.schema(), stack);
     return;
   }
 }

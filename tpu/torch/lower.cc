@@ -203,7 +203,11 @@ class RowRun {
       }
     } else {
       const c10::OperatorHandle op = row.traits.meta ? find_op(row.traits.meta) : typed;
-      for (const IValue& v : infer(op, args_.slice(0, op.schema().arguments().size()))) flatten(v, metas);
+      const torch::jit::Stack returned = infer(op, args_.slice(0, op.schema().arguments().size()));
+      for (size_t i = 0; i < returned.size(); ++i) {
+        flatten(returned[i], metas);
+        if (returned[i].isInt()) numbers.emplace_back(i, returned[i].toInt());
+      }
     }
     std::vector<ir::Type> types;
     for (const at::Tensor& m : metas) {
@@ -241,6 +245,8 @@ class RowRun {
 
   ir::Values values;
   std::vector<at::Tensor> metas;
+  // Ints among what the op returns: position and value.
+  std::vector<std::pair<int, int64_t>> numbers;
 
  private:
   Trace& trace_;
@@ -321,6 +327,9 @@ std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::Ar
     const bool list = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
     for (size_t i = 0; i < run.metas.size(); ++i, ++next) {
       returns.push_back({.value = run.values[i], .like = run.metas[i], .tensor = {}, .in_list = list});
+    }
+    for (auto [position, number] : run.numbers) {
+      returns.insert(returns.begin() + position, {.value = {}, .like = {}, .tensor = {}, .number = number});
     }
   }
   for (std::string_view name : entry.row->traits.writes) {

@@ -210,7 +210,9 @@ Prepare find_prepare(const std::string& name) {
       {"aten::repeat_interleave.Tensor", &prepare_repeat_interleave},
   };
   auto it = table.find(name);
-  return it == table.end() ? nullptr : it->second;
+  if (it != table.end()) return it->second;
+  it = random_checks().find(name);
+  return it == random_checks().end() ? nullptr : it->second;
 }
 
 }  // namespace tpu

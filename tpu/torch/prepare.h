@@ -3,6 +3,7 @@
 
 #include <ATen/core/stack.h>
 
+#include <map>
 #include <string>
 
 namespace tpu {
@@ -10,5 +11,8 @@ namespace tpu {
 using Prepare = bool (*)(torch::jit::Stack* stack);
 // Of the op "aten::index.Tensor"; null for most.
 Prepare find_prepare(const std::string& name);
+
+// Samplers, whose numbers are checked on every call.
+const std::map<std::string, Prepare>& random_checks();
 
 }  // namespace tpu

@@ -65,6 +65,8 @@ struct Program {
   std::vector<Parameter> parameters;
   std::vector<Output> outputs;
   std::vector<Result> results;
+  // Ints among what the op returns: position and value.
+  std::vector<std::pair<int, int64_t>> numbers;
   // Parameter and operand whose buffer the program may take over.
   std::vector<std::pair<int, int>> donations;
   std::vector<Check> checks;      // an output [failed, value]* follows the others

@@ -217,6 +217,10 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
   std::unordered_map<const Cell*, int> fresh;
   int64_t biggest = 0;
   for (const Return& r : returns) {
+    if (r.number) {
+      program->numbers.emplace_back(&r - returns.data(), *r.number);
+      continue;
+    }
     Result result;
     result.in_list = r.in_list;
     if (r.value) {

@@ -41,6 +41,7 @@ class Trace {
     at::Tensor like;     // with `value`: sizes, strides, dtype
     at::Tensor tensor;
     bool in_list = false;
+    std::optional<int64_t> number = {};  // an int among the results
   };
   ProgramPtr finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why);
 
