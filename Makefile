@@ -27,7 +27,7 @@ test: build $(STAMP)/test  ## all tests; ARGS="tests/test_x.py -k word" for some
 	$(BIN)/python -P -m pytest $(ARGS)
 
 demo: build $(STAMP)/demo  ## sentence similarity and digits on the device, beside the CPU
-	$(BIN)/python -P examples/demo.py $(ARGS)
+	$(BIN)/python examples/demo.py $(ARGS)
 
 wheel: $(STAMP)/build  ## dist/*.whl
 	@$(BUILD_ENV) $(PIP) wheel -q --no-build-isolation --no-deps -w dist .
