@@ -10,7 +10,8 @@ STAMP := $(VENV)/stamp
 # A build must not load the backend that it is about to replace.
 BUILD_ENV := TORCH_DEVICE_BACKEND_AUTOLOAD=0 CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) PATH="$(CURDIR)/$(BIN):$$PATH"
 ifneq ($(shell command -v ccache),)
-BUILD_ENV += CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+# Another clone of the same sources finds them in the cache, too.
+BUILD_ENV += CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$(CURDIR)" CCACHE_NOHASHDIR=1
 endif
 PIP := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml $(wildcard CMakeLists.txt cmake/*) $(shell find src tpu -type f -not -name '*.pyc' 2>/dev/null)

@@ -31,5 +31,5 @@ def test_a_second_value_is_used_and_compiles_nothing(op, values):
     torch.testing.assert_close(run("tpu", values[0]), run("cpu", values[0]))
     compiles = torch.tpu.counters()["compiles"]
     torch.testing.assert_close(run("tpu", values[1]), run("cpu", values[1]))
-    if not (op is torch._foreach_pow_):
+    if op is not torch._foreach_pow_:
         assert torch.tpu.counters()["compiles"] == compiles

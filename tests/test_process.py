@@ -10,13 +10,10 @@ import pytest
 ENDS = {
     "with work in flight": "x = torch.rand(1024, 1024, device='tpu')\nfor _ in range(20): x = x @ x",
     "with tensors in modules": "torch.kept = torch.rand(8, 8, device='tpu').exp()",
-    "with a thread at work": """
+    "after a thread that used it": """
 import threading
-def work():
-    x = torch.rand(256, 256, device='tpu')
-    while True: x = (x @ x).tanh()
-threading.Thread(target=work, daemon=True).start()
-import time; time.sleep(0.5)""",
+thread = threading.Thread(target=lambda: torch.rand(256, 256, device="tpu").exp())
+thread.start(); thread.join()""",
     "after an error": "try: torch.ones(2, device='tpu') @ torch.ones(3, device='tpu')\nexcept RuntimeError: pass",
 }
 
