@@ -98,10 +98,20 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for name, (python, module, device) in sides.items():
             done = subprocess.run(
-                [python, "-P", __file__, "--child", module, device], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                [python, "-P", __file__, "--child", module, device],
+                check=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
             )
             results[name].append(json.loads(done.stdout.splitlines()[-1]))
-    print("| microseconds per call | " + " | ".join(sides) + " | " + " | ".join(f"ours ÷ {n}" for n in sides if n != "ours") + " |")
+    print(
+        "| microseconds per call | "
+        + " | ".join(sides)
+        + " | "
+        + " | ".join(f"ours ÷ {n}" for n in sides if n != "ours")
+        + " |"
+    )
     print("| --- |" + " --- |" * (2 * len(sides) - 1))
     for case in results["ours"][0]:
         best = {name: min(r[case] for r in rs) for name, rs in results.items()}

@@ -5,38 +5,12 @@ import functools
 import torch
 
 # Below the dispatcher these are ints, in the order of c10::ScalarType.
-_DTYPES = [
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-    "complex32",
-    "complex64",
-    "complex128",
-    "bool",
-    "qint8",
-    "quint8",
-    "qint32",
-    "bfloat16",
-    "quint4x2",
-    "quint2x4",
-    "bits1x8",
-    "bits2x4",
-    "bits4x2",
-    "bits8",
-    "bits16",
-    "float8_e5m2",
-    "float8_e4m3fn",
-    "float8_e5m2fnuz",
-    "float8_e4m3fnuz",
-    "uint16",
-    "uint32",
-    "uint64",
-]
+_DTYPES = """
+uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16
+quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz
+uint16 uint32 uint64
+"""
+_MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
 
 
 @functools.cache
@@ -79,14 +53,9 @@ def _restore(kind: str, value):
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     if "ScalarType" in kind:
-        return getattr(torch, _DTYPES[value])
+        return getattr(torch, _DTYPES.split()[value])
     if "Layout" in kind:
         return {0: torch.strided}.get(value, value)
     if "MemoryFormat" in kind:
-        return {
-            0: torch.contiguous_format,
-            1: torch.preserve_format,
-            2: torch.channels_last,
-            3: torch.channels_last_3d,
-        }[value]
+        return _MEMORY_FORMATS[value]
     return value

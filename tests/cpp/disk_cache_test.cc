@@ -300,7 +300,7 @@ void above_the_limit_the_longest_unused_go_first() {
   }
 }
 
-void another_processs_files_count_too_and_other_files_are_left_alone() {
+void files_of_another_process_count_too_and_other_files_are_left_alone() {
   const Folder folder;
   { DiskCache().store("from before", std::string(90000, 'q')); }
   write(folder.cache + "/notes.txt", "mine");
@@ -374,7 +374,7 @@ int main(int argc, char** argv) {
           TEST(a_full_disk_leaves_no_file_and_is_counted),
           TEST(a_folder_that_vanishes_is_made_again),
           TEST(above_the_limit_the_longest_unused_go_first),
-          TEST(another_processs_files_count_too_and_other_files_are_left_alone),
+          TEST(files_of_another_process_count_too_and_other_files_are_left_alone),
           TEST(many_processes_share_one_folder),
           TEST(the_cache_can_be_switched_off),
       },

@@ -65,7 +65,12 @@ def assert_same(got, want, what, skip=()):
             continue
         rtol, atol = TOLERANCE.get(w.dtype, (0, 0))
         torch.testing.assert_close(
-            g.detach().cpu(), w.detach(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}, result {i}: {m}"
+            g.detach().cpu(),
+            w.detach(),
+            rtol=rtol,
+            atol=atol,
+            equal_nan=True,
+            msg=lambda m, i=i: f"{what}, result {i}: {m}",
         )
 
 

@@ -4,10 +4,32 @@ import pytest
 import torch
 from ops.samples import case_id, cases, check, same
 
-OPS = (
-    "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isposinf isneginf "
-    "isfinite isreal isin maximum minimum fmax fmin isclose allclose equal"
-).split()
+OPS = [
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "isnan",
+    "isinf",
+    "isposinf",
+    "isneginf",
+    "isfinite",
+    "isreal",
+    "isin",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "isclose",
+    "allclose",
+    "equal",
+]
 NAN, INF = float("nan"), float("inf")
 
 
@@ -20,7 +42,20 @@ def test_samples_as_on_cpu(case):
 def test_nan_equals_nothing_and_wins_a_maximum(dtype):
     values = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1, -1]).to(dtype)
     a, b = torch.cartesian_prod(values, values).unbind(1)
-    for name in "eq ne lt le gt ge maximum minimum fmax fmin logical_and logical_xor".split():
+    for name in [
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "maximum",
+        "minimum",
+        "fmax",
+        "fmin",
+        "logical_and",
+        "logical_xor",
+    ]:
         same(getattr(torch, name), a, b)
     for scalar in (0, 1.5, NAN, -INF):
         same(lambda t, s=scalar: t < s, a)

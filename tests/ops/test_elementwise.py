@@ -6,12 +6,52 @@ import pytest
 import torch
 from ops.samples import case_id, cases, check, same
 
-OPS = (
-    "add sub rsub mul div true_divide floor_divide remainder fmod pow float_power atan2 hypot gcd lcm "
-    "copysign nextafter heaviside logaddexp logaddexp2 xlogy special.xlog1py bitwise_and bitwise_or "
-    "bitwise_xor bitwise_left_shift bitwise_right_shift __radd__ __rsub__ __rmul__ __rdiv__ __rmod__ "
-    "__rpow__ addcmul addcdiv lerp clamp clamp_min clamp_max where masked_fill square deg2rad ldexp"
-).split()
+OPS = [
+    "add",
+    "sub",
+    "rsub",
+    "mul",
+    "div",
+    "true_divide",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "float_power",
+    "atan2",
+    "hypot",
+    "gcd",
+    "lcm",
+    "copysign",
+    "nextafter",
+    "heaviside",
+    "logaddexp",
+    "logaddexp2",
+    "xlogy",
+    "special.xlog1py",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "__radd__",
+    "__rsub__",
+    "__rmul__",
+    "__rdiv__",
+    "__rmod__",
+    "__rpow__",
+    "addcmul",
+    "addcdiv",
+    "lerp",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "where",
+    "masked_fill",
+    "square",
+    "deg2rad",
+    "ldexp",
+]
 NAN, INF = float("nan"), float("inf")
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -30,7 +70,23 @@ def test_samples_as_on_cpu(case):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "name",
-    "add sub mul div floor_divide remainder fmod pow atan2 hypot copysign heaviside logaddexp xlogy nextafter".split(),
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "pow",
+        "atan2",
+        "hypot",
+        "copysign",
+        "heaviside",
+        "logaddexp",
+        "xlogy",
+        "nextafter",
+    ],
 )
 def test_nan_infinity_and_signed_zero(name, dtype):
     same(getattr(torch, name), *pairs(ODD.to(dtype)))

@@ -5,11 +5,30 @@ import torch
 import torch.nn.functional as F
 from ops.samples import case_id, cases, check
 
-OPS = (
-    "__getitem__ index_put index_select index_add index_copy index_fill index_reduce take put gather scatter scatter_add "
-    "scatter_reduce masked_scatter nn.functional.embedding nonzero_static searchsorted bucketize histc take_along_dim "
-    "bincount repeat_interleave"
-).split()
+OPS = [
+    "__getitem__",
+    "index_put",
+    "index_select",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_reduce",
+    "take",
+    "put",
+    "gather",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "masked_scatter",
+    "nn.functional.embedding",
+    "nonzero_static",
+    "searchsorted",
+    "bucketize",
+    "histc",
+    "take_along_dim",
+    "bincount",
+    "repeat_interleave",
+]
 
 
 @pytest.mark.parametrize("case", cases(*OPS), ids=case_id)
@@ -55,7 +74,11 @@ def test_indexing_reads_writes_and_accumulates(name):
 
 ERRORS = {
     "index": (lambda x, i: x[i], IndexError, "index 9 is out of bounds for dimension 0 with size 3"),
-    "gather": (lambda x, i: x.gather(0, i[:, None]), RuntimeError, "index 9 is out of bounds for dimension 0 with size 3"),
+    "gather": (
+        lambda x, i: x.gather(0, i[:, None]),
+        RuntimeError,
+        "index 9 is out of bounds for dimension 0 with size 3",
+    ),
     "index_select": (lambda x, i: x.index_select(0, i), IndexError, "index out of range in self"),
     "embedding": (lambda x, i: F.embedding(i, x), IndexError, "index out of range in self"),
     "scatter": (lambda x, i: x.scatter(0, i[:, None], 1.0), RuntimeError, "index 9 is out of bounds"),

@@ -4,7 +4,22 @@ import pytest
 import torch
 from ops.samples import case_id, cases, check
 
-OPS = "mm bmm addmm baddbmm addbmm addmv mv dot vdot addr matmul nn.functional.linear einsum inner".split()
+OPS = [
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "addmv",
+    "mv",
+    "dot",
+    "vdot",
+    "addr",
+    "matmul",
+    "nn.functional.linear",
+    "einsum",
+    "inner",
+]
 DTYPES = (torch.float32, torch.int64, torch.complex64, torch.uint8)
 
 

@@ -6,10 +6,16 @@ import torch.nn.functional as F
 from ops.samples import case_id, cases, check
 from torch import nn
 
-OPS = (
-    "softmax log_softmax nn.functional.softmin nn.functional.layer_norm nn.functional.group_norm "
-    "nn.functional.batch_norm nn.functional.instance_norm nn.functional.rms_norm"
-).split()
+OPS = [
+    "softmax",
+    "log_softmax",
+    "nn.functional.softmin",
+    "nn.functional.layer_norm",
+    "nn.functional.group_norm",
+    "nn.functional.batch_norm",
+    "nn.functional.instance_norm",
+    "nn.functional.rms_norm",
+]
 
 
 @pytest.mark.parametrize("case", cases(*OPS), ids=case_id)
@@ -44,7 +50,9 @@ def test_batch_norm_moves_its_statistics(shape):
     assert torch.equal(there.running_mean.cpu(), before), "evaluation changes no statistics"
 
 
-@pytest.mark.parametrize("layer", [nn.LayerNorm([6, 3, 3]), nn.GroupNorm(3, 6), nn.RMSNorm([3, 3]), nn.InstanceNorm2d(6)], ids=repr)
+@pytest.mark.parametrize(
+    "layer", [nn.LayerNorm([6, 3, 3]), nn.GroupNorm(3, 6), nn.RMSNorm([3, 3]), nn.InstanceNorm2d(6)], ids=repr
+)
 def test_layer_gradients(layer):
     x = torch.randn(2, 6, 3, 3, generator=torch.Generator().manual_seed(0))
     results = []
@@ -94,9 +102,7 @@ def test_statistics_of_two_parts_make_those_of_the_whole():
     gather = aten.batch_norm_gather_stats_with_counts
     m, inverse = gather(x, torch.stack(means), torch.stack(inverses), mean, var, 0.1, 1e-5, counts)
     out = aten.batch_norm_elemt(x, weight, bias, m, inverse, 1e-5)
-    total, dot, grad_weight, grad_bias = aten.batch_norm_backward_reduce(
-        grad, x, m, inverse, weight, True, True, True
-    )
+    total, dot, grad_weight, grad_bias = aten.batch_norm_backward_reduce(grad, x, m, inverse, weight, True, True, True)
     grad_x = aten.batch_norm_backward_elemt(grad, x, m, inverse, weight, total, dot, counts.int())
     for got, expected in (
         (out, want.detach()),

@@ -42,7 +42,9 @@ def test_adam(name, dtype, amsgrad, maximize, scale):
     steps = [torch.tensor(float(i + 1)) for i in range(4)]
     states = tensors(dtype), tensors(dtype, positive=True), tensors(dtype, positive=True) if amsgrad else []
     lists = (tensors(dtype), tensors(dtype), *states, steps)
-    keywords = dict(beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=amsgrad, maximize=maximize, **scaling(scale))
+    keywords = dict(
+        beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=amsgrad, maximize=maximize, **scaling(scale)
+    )
     op = getattr(torch.ops.aten, name)
     compare(op, lists, dict(keywords, lr=0.1), dtype)
     compare(op, lists, dict(keywords, lr=torch.tensor(0.1)), dtype)

@@ -4,10 +4,33 @@ import pytest
 import torch
 from ops.samples import case_id, cases, check
 
-OPS = (
-    "sum mean prod amax amin aminmax argmax argmin all any var std var_mean std_mean logsumexp norm "
-    "linalg.vector_norm nansum count_nonzero trace cumsum cumprod logcumsumexp cummax cummin"
-).split()
+OPS = [
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "aminmax",
+    "argmax",
+    "argmin",
+    "all",
+    "any",
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "logsumexp",
+    "norm",
+    "linalg.vector_norm",
+    "nansum",
+    "count_nonzero",
+    "trace",
+    "cumsum",
+    "cumprod",
+    "logcumsumexp",
+    "cummax",
+    "cummin",
+]
 EXTREMA = ("max", "min")
 NAN, INF = float("nan"), float("inf")
 

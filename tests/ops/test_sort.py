@@ -5,7 +5,7 @@ import torch
 from ops.samples import case_id, cases, check
 
 NAN, INF = float("nan"), float("inf")
-OPS = "sort msort topk kthvalue median nanmedian mode".split()
+OPS = ["sort", "msort", "topk", "kthvalue", "median", "nanmedian", "mode"]
 
 
 @pytest.mark.parametrize("case", cases(*OPS), ids=case_id)
