@@ -73,8 +73,13 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
   TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
+  runtime::BufferPtr buffer;
+  {
+    const std::lock_guard lock(launch_mutex());
+    buffer = cell.buffer;
+  }
   try {
-    cell.buffer->pjrt().read(to, bytes);
+    buffer->pjrt().read(to, bytes);
   } catch (const pjrt::Error& e) {
     raise(cell.producer ? cell.producer : "a copy to the CPU", e);
   }

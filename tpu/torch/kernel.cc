@@ -192,6 +192,11 @@ at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArra
   return t;
 }
 
+std::mutex& launch_mutex() {
+  static auto* m = new std::mutex;
+  return *m;
+}
+
 void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>& results) {
   const Program& p = *program;
   runtime::Session& session = runtime::Session::get();
@@ -205,11 +210,15 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   }
   c10::SmallVector<pjrt::c::Buffer*, 16> arguments;
   c10::SmallVector<runtime::BufferPtr, 8> held;  // host operands must outlive the call
+  const std::lock_guard lock(launch_mutex());
   for (const Parameter& q : p.parameters) {
     if (q.kind == Parameter::Kind::kBuffer) {
       const Cell& cell = *call.operands[q.index].cell;
       if (!cell.lost.empty()) [[unlikely]] raise_lost(cell);
-      arguments.push_back(cell.buffer->raw());
+      const runtime::DeviceBuffer* b = cell.buffer.get();
+      // PJRT checks the byte size alone. Another thread may have rewritten the tensor since the key was made.
+      TORCH_CHECK(b && b->dtype() == q.dtype && b->numel() == q.elements, p.op, ": another thread changed the layout of an operand during the call");
+      arguments.push_back(b->raw());
     } else if (q.kind == Parameter::Kind::kCaptured) {
       arguments.push_back(p.captured[q.index]->raw());
     } else {

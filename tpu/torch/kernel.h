@@ -40,6 +40,10 @@ void push_results(std::vector<at::Tensor> results, const std::vector<std::pair<i
 // Starts the program; results are pushed in the op's schema order. The operands are `call`'s.
 void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>& results);
 
+// Held while a launch takes the buffers of its operands and gives their cells the next ones, so that no thread uses
+// a buffer that another is giving away. The GIL is never taken under it.
+std::mutex& launch_mutex();
+
 // A PJRT error in the words of PyTorch: throws.
 [[noreturn]] void raise(const std::string& op, const pjrt::Error& error);
 

@@ -27,6 +27,7 @@ struct Parameter {
   Kind kind;
   int index = 0, element = 0;
   ir::DType dtype = ir::DType::kF32;
+  int64_t elements = 1;
   bool operator==(const Parameter&) const = default;
 };
 

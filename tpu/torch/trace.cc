@@ -93,10 +93,10 @@ Trace::State& Trace::state(const at::Tensor& t) {
   const ir::Type type(cell->buffer->dtype(), cell->buffer->dims());
   if (s.operand >= 0) {
     s.parameter = builder_.num_parameters();
-    s.value = parameter({.kind = Parameter::Kind::kBuffer, .index = s.operand, .element = 0, .dtype = type.dtype()}, type);
+    s.value = parameter({.kind = Parameter::Kind::kBuffer, .index = s.operand, .element = 0, .dtype = type.dtype(), .elements = type.numel()}, type);
   } else {
     captured_.push_back(cell->buffer);
-    s.value = parameter({.kind = Parameter::Kind::kCaptured, .index = static_cast<int>(captured_.size()) - 1, .element = 0, .dtype = type.dtype()}, type);
+    s.value = parameter({.kind = Parameter::Kind::kCaptured, .index = static_cast<int>(captured_.size()) - 1, .element = 0, .dtype = type.dtype(), .elements = type.numel()}, type);
   }
   return s;
 }
