@@ -133,3 +133,30 @@ def test_complex_normal_has_unit_variance():
     torch.manual_seed(0)
     z = torch.view_as_real(torch.randn(N, dtype=torch.complex64, device="tpu").cpu())
     assert (abs(z.var(0) - 0.5) < 0.01).all() and abs(torch.corrcoef(z.T)[0, 1]) < 0.01
+
+
+REFUSED = {
+    "uniform bounds": lambda d: torch.empty(3, device=d).uniform_(2, 1),
+    "uniform integers": lambda d: torch.empty(3, dtype=torch.int64, device=d).uniform_(),
+    "normal deviation": lambda d: torch.empty(3, device=d).normal_(0, -1),
+    "exponential rate": lambda d: torch.empty(3, device=d).exponential_(-1),
+    "bernoulli": lambda d: torch.empty(3, device=d).bernoulli_(1.5),
+    "empty range": lambda d: torch.empty(3, device=d).random_(3, 3),
+    "range beyond the dtype": lambda d: torch.empty(3, dtype=torch.int8, device=d).random_(0, 300),
+    "samples": lambda d: torch.multinomial(torch.ones(3, device=d), 4),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_on_every_call_as_on_cpu(name):
+    with pytest.raises((RuntimeError, NotImplementedError)) as cpu:
+        REFUSED[name]("cpu")
+    for _ in range(2):
+        with pytest.raises(type(cpu.value)) as tpu:
+            REFUSED[name]("tpu")
+        assert str(tpu.value).splitlines()[0] == str(cpu.value).splitlines()[0]
+
+
+def test_bernoulli_checks_a_tensor_of_probabilities():
+    with pytest.raises(RuntimeError, match="Expected p_in"):
+        torch.bernoulli(torch.tensor([0.5, 1.5], device="tpu")).cpu()

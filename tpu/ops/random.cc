@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "tpu/ops/rules.h"
 #include "tpu/ops/table.h"
@@ -63,9 +64,14 @@ Value open_interval(const Words& words, DType dtype) {
 
 // ---- uniform and normal ----
 
-Value uniform(Op& o) {
+// The message is CPU's own, which is asked when a call is refused.
+void demand_floats(Op& o) {
   if (ir::is_integral(o.out().dtype()))
-    throw UserError("\"check_uniform_bounds\" not implemented for integers");
+    throw UserError(o.name() + " is not implemented for integers");
+}
+
+Value uniform(Op& o) {
+  demand_floats(o);
   const DType real = real_dtype(o.out().dtype());
   const Words w = draw(o);
   const Value from = o.scalar("from", real), width = ir::subtract(o.scalar("to", real), from);
@@ -100,6 +106,7 @@ std::pair<Value, Value> normals(Op& o, const Dims& shape, DType real) {
 }
 
 Value normal(Op& o) {
+  demand_floats(o);
   const DType real = real_dtype(o.out().dtype());
   const auto [z, other] = normals(o, o.out().dims(), real);
   const Value mean = o.scalar("mean", real), std = o.scalar("std", real);
@@ -170,8 +177,9 @@ Value random_from(Op& o) {
 
 // ---- other distributions ----
 
-Rule from_open_interval(Value (*f)(Op& o, const Value& u)) {
-  return [f](Op& o) {
+Rule from_open_interval(Value (*f)(Op& o, const Value& u), bool takes_integers = false) {
+  return [f, takes_integers](Op& o) {
+    if (!takes_integers) demand_floats(o);
     const Value y = f(o, open_interval(draw(o), real_dtype(o.out().dtype())));
     return ir::is_integral(o.out().dtype()) ? ir::convert(y, o.out().dtype()) : y;
   };
@@ -197,11 +205,23 @@ Value bernoulli_of_number(Op& o) {
   return ir::convert(bernoulli_mask(draw(o), o.scalar("p", DType::kF64)), o.out().dtype());
 }
 
+Dims all_dims(const Value& v) {
+  Dims d(v.rank());
+  std::iota(d.begin(), d.end(), 0);
+  return d;
+}
+
 Rule bernoulli_of_tensor(const char* probabilities) {
   return [probabilities](Op& o) {
     const DType real = real_dtype(o.in(probabilities).dtype());
-    const Value u = unit_interval(draw(o), real, digits(real));
-    return ir::convert(ir::compare(u, o.x_as(probabilities, real), "LT"), o.out().dtype());
+    const Value p = o.x_as(probabilities, real), u = unit_interval(draw(o), real, digits(real));
+    const Value fits = ir::and_(ir::compare(p, ir::zeros_like(p), "GE"),
+                                ir::compare(p, ir::full_like(p, 1), "LE"));
+    const Value none = ir::constant_bool(o.builder(), false, Type(DType::kI1, {}));
+    const Value bad = ir::reduce(ir::not_(fits), none, all_dims(p), "or");
+    o.context().check(bad, ir::constant(o.builder(), 0, Type(DType::kI64, {})), "RuntimeError",
+                      "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+    return ir::convert(ir::compare(u, p, "LT"), o.out().dtype());
   };
 }
 
@@ -321,7 +341,7 @@ const Row kRows[] = {
     {"random_.to", random_to, {.runtime_args = {"to"}, .random = true}},
     {"random_.from", random_from, {.runtime_args = {"from", "to"}, .random = true}},
     {"exponential_", from_open_interval(exponential), kRandom},
-    {"geometric_", from_open_interval(geometric), kRandom},
+    {"geometric_", from_open_interval(geometric, /*takes_integers=*/true), kRandom},
     {"cauchy_", from_open_interval(cauchy), kRandom},
     {"randperm.generator_out", random_permutation, kRandom},
     {"multinomial", multinomial, kRandom},

@@ -116,57 +116,6 @@ void range(at::Tensor& out, const at::Scalar& start, const at::Scalar& end, cons
   at::range_out(out, start, end, step);
 }
 
-// Parameters of distributions: run-time numbers, so that programs cannot refuse them.
-double number(torch::jit::Stack* stack, size_t count, size_t i) { return argument(stack, count, i).toScalar().toDouble(); }
-
-bool prepare_bernoulli(torch::jit::Stack* stack) {
-  const double p = number(stack, 3, 1);
-  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  return false;
-}
-bool prepare_uniform(torch::jit::Stack* stack) {
-  const double from = number(stack, 4, 1), to = number(stack, 4, 2);
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  return false;
-}
-bool prepare_normal(torch::jit::Stack* stack) {
-  const double std = number(stack, 4, 2);
-  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
-  return false;
-}
-bool prepare_log_normal(torch::jit::Stack* stack) {
-  const double std = number(stack, 4, 2);
-  TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
-  return false;
-}
-bool prepare_cauchy(torch::jit::Stack* stack) {
-  const double sigma = number(stack, 4, 2);
-  TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
-  return false;
-}
-bool prepare_exponential(torch::jit::Stack* stack) {
-  const double lambda = number(stack, 3, 1);
-  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
-  return false;
-}
-bool prepare_geometric(torch::jit::Stack* stack) {
-  const double p = number(stack, 3, 1);
-  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
-  return false;
-}
-// self, from, to, generator
-bool prepare_random_from(torch::jit::Stack* stack) {
-  if (argument(stack, 4, 2).isNone()) return false;
-  const int64_t from = argument(stack, 4, 1).toInt(), to = argument(stack, 4, 2).toInt();
-  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to);
-  return false;
-}
-bool prepare_random_to(torch::jit::Stack* stack) {
-  const int64_t to = argument(stack, 3, 1).toInt();
-  TORCH_CHECK(0 < to, "random_ expects 'from' to be less than 'to', but got from=0 >= to=", to);
-  return false;
-}
-
 // A number that the dtype cannot hold.
 bool prepare_fill(torch::jit::Stack* stack) {
   const c10::Scalar value = argument(stack, 2, 1).toScalar();
@@ -198,15 +147,6 @@ Prepare find_prepare(const std::string& name) {
       {"aten::index_put_", &prepare_index_put<4>},
       {"aten::_unsafe_index_put", &prepare_index_put<4>},
       {"aten::fill_.Scalar", &prepare_fill},
-      {"aten::bernoulli_.float", &prepare_bernoulli},
-      {"aten::uniform_", &prepare_uniform},
-      {"aten::normal_", &prepare_normal},
-      {"aten::log_normal_", &prepare_log_normal},
-      {"aten::cauchy_", &prepare_cauchy},
-      {"aten::exponential_", &prepare_exponential},
-      {"aten::geometric_", &prepare_geometric},
-      {"aten::random_.from", &prepare_random_from},
-      {"aten::random_.to", &prepare_random_to},
       {"aten::repeat_interleave.Tensor", &prepare_repeat_interleave},
   };
   auto it = table.find(name);
