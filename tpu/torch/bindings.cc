@@ -6,6 +6,7 @@
 
 #include "tpu/pjrt/plugin.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
@@ -122,7 +123,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("_device_count", &device_count);
   m.def("_shutdown", [] {
     py::gil_scoped_release release;
-    if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) runtime::Session::get().synchronize();
+    runtime::shut_down();
   });
   m.def("_default_generator", [](int index) {
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));

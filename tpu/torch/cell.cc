@@ -105,14 +105,15 @@ bool is_device_address(const void* p) { return addresses().contains(p); }
 c10::DataPtr DeviceAllocator::allocate(size_t nbytes) { return allocate_on(nbytes, current_device()); }
 
 c10::DataPtr DeviceAllocator::allocate_on(size_t nbytes, int device) {
-  auto* cell = new Cell;
+  auto cell = std::make_unique<Cell>();
   cell->device = device;
   if (nbytes > 0) {
     cell->reserved_bytes = nbytes;
     cell->address = addresses().reserve(cell->reserved_bytes, cell);
     cell->nbytes = nbytes;
   }
-  return c10::DataPtr(cell->address, cell, &delete_cell,
+  void* address = cell->address;
+  return c10::DataPtr(address, cell.release(), &delete_cell,
                       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
 }
 

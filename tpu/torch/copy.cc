@@ -72,6 +72,7 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
 
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
+  runtime::Session::get();  // not in a forked child
   TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
   try {
     cell.buffer->pjrt().read(to, bytes);
