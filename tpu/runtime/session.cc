@@ -33,11 +33,11 @@ std::function<PluginChoice()>& resolver() {
   return *r;
 }
 
-// Compiles in progress, and whether the process ends. Never destroyed: threads may stand in it then.
+// How much is in progress, and whether the process ends. Never destroyed: threads may stand in it then.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
-  int compiles = 0;
+  int busy = 0;
   std::thread::id open_to;
   std::atomic<bool> closed{false};
 
@@ -51,21 +51,7 @@ Gate& gate() {
   static auto* g = new Gate;
   return *g;
 }
-class Compiling {
- public:
-  Compiling() {
-    gate().pass();
-    std::lock_guard lock(gate().mutex);
-    ++gate().compiles;
-  }
-  ~Compiling() {
-    {
-      std::lock_guard lock(gate().mutex);
-      --gate().compiles;
-    }
-    gate().changed.notify_all();
-  }
-};
+thread_local int busy_depth = 0;
 
 // What a stored program depends on besides its text and options.
 std::string machine_identity(const pjrt::Client& client) {
@@ -141,6 +127,7 @@ Session& Session::get() {
         "Cannot use the tpu device in a forked process after it was used in the parent; start the process with the "
         "'spawn' method instead");
   }
+  const Busy busy;
   // The resolver may need the GIL, so nothing is locked while it runs.
   std::function<PluginChoice()> resolve;
   {
@@ -194,7 +181,7 @@ void Session::forget_option(const std::string& name) {
 
 Session::Program Session::compile(const std::string& text, Effort effort, const CompileReason& reason) {
   const auto start = std::chrono::steady_clock::now();
-  const Compiling compiling;
+  const Busy busy;
   for (;;) {
     const std::string opts = options(effort);
     const std::string key = identity_ + '\0' + opts + '\0' + text;
@@ -252,6 +239,7 @@ void Session::execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::
   program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
                   done.get());
   counters().executes.fetch_add(1, std::memory_order_relaxed);
+  gate().pass();
   const uint64_t number = ++launched_;
   if (done->is_ready()) return;
   std::shared_ptr<pjrt::Event> oldest;
@@ -312,16 +300,34 @@ void Session::when_done(uint64_t launches, std::function<void()> f) {
 
 void Session::synchronize() { wait(launched_); }
 
+void stop_if_shut_down() { gate().pass(); }
+
+Busy::Busy() {
+  if (busy_depth++ > 0) return;
+  gate().pass();
+  std::lock_guard lock(gate().mutex);
+  ++gate().busy;
+}
+
+Busy::~Busy() {
+  if (--busy_depth > 0) return;
+  {
+    std::lock_guard lock(gate().mutex);
+    --gate().busy;
+  }
+  gate().changed.notify_all();
+  gate().pass();
+}
+
 void shut_down() {
-  Session* s = session.load();
-  if (!s || bad_fork) return;
+  if (bad_fork) return;
   {
     std::unique_lock lock(gate().mutex);
     gate().open_to = std::this_thread::get_id();
     gate().closed = true;
-    gate().changed.wait(lock, [] { return gate().compiles == 0; });
+    gate().changed.wait(lock, [] { return gate().busy == 0; });
   }
-  s->synchronize();
+  if (Session* s = session.load()) s->synchronize();
 }
 
 BufferPtr Session::to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,

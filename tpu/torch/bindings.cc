@@ -115,6 +115,8 @@ PYBIND11_MODULE(_C, m) {
     runtime::Session::set_resolver([kept] { return resolve(*kept); });
   });
   m.def("_init", [] {
+    // Asked before everything that torch makes on the device: mostly there is nothing to wait for.
+    if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) return;
     py::gil_scoped_release release;
     runtime::Session::get();
   });

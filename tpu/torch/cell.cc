@@ -134,7 +134,12 @@ c10::Storage make_storage(size_t nbytes, int device) {
 
 runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes) {
   if (cell.buffer) return cell.buffer;
-  const std::vector<std::byte> zeros(nbytes);
+  std::vector<std::byte> zeros;
+  try {
+    zeros.resize(nbytes);
+  } catch (const std::bad_alloc&) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in reading an empty tensor of ", nbytes, " bytes");
+  }
   cell.buffer = runtime::Session::get().to_device(zeros.data(), ir::DType::kUI8, {static_cast<int64_t>(nbytes)},
                                                   cell.device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
   return cell.buffer;

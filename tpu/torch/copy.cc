@@ -12,6 +12,7 @@
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/scalar_type.h"
@@ -81,6 +82,7 @@ void read_buffer(const Cell& cell, void* to, size_t bytes) {
   }
   runtime::counters().bytes_to_host += static_cast<int64_t>(bytes);
   raise_failed_checks();
+  runtime::stop_if_shut_down();
 }
 
 // A tensor that is all of its storage, in its own dtype, with the elements of src.

@@ -5,6 +5,7 @@
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/decompose.h"
 #include "tpu/torch/fallback.h"
@@ -300,6 +301,7 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
     } else {
       runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
+      const runtime::Busy busy;
       try {
         program = remember(entry, call.key, make_program(entry, call, args));
       } catch (const ResizeOut&) {
