@@ -28,8 +28,8 @@ def test_an_interrupt_is_a_keyboard_interrupt_and_the_device_still_works(tmp_pat
     code = """
 import torch, sys
 x = torch.rand(64, 64, device="tpu")
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True: x = (x @ x).tanh()
 except KeyboardInterrupt:
     assert (torch.ones(3, device="tpu") + 1).sum().item() == 6

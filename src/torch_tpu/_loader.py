@@ -4,6 +4,8 @@ import atexit
 import importlib.metadata
 import os
 import sys
+import threading
+import time
 import warnings
 
 import torch
@@ -59,8 +61,7 @@ def _register() -> None:
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")
     _C._set_plugin_resolver(_plugin.resolve)
-    # Work in flight ends while the interpreter and the plugin still stand.
-    atexit.register(_C._shutdown)
+    atexit.register(_shut_down)
 
     from torch_tpu import tpu
 
@@ -72,6 +73,16 @@ def _register() -> None:
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+
+
+def _shut_down() -> None:
+    """Ends the work in flight while the interpreter and the plugin still stand."""
+    from torch_tpu import _C
+
+    _C._shutdown()
+    if threading.active_count() > 1:
+        # A thread that just left the device waits for the interpreter: let it go on, to where it stops for good.
+        time.sleep(0.05)
 
 
 def _why_no_extension(error: ImportError) -> str:

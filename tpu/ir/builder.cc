@@ -117,6 +117,17 @@ Value pointwise(std::string_view name, const Values& operands, DType dtype, std:
   return r;
 }
 
+// XLA aborts on it.
+bool is_too_large(const Type& type) {
+  int64_t bytes = static_cast<int64_t>(size_bytes(type.dtype()));
+  bool overflows = false;
+  for (int64_t d : type.bounds()) {
+    if (d == 0) return false;
+    overflows = overflows || __builtin_mul_overflow(bytes, d, &bytes);
+  }
+  return overflows;
+}
+
 int bit_width(DType dtype) {
   return dtype == DType::kI4 || dtype == DType::kUI4 ? 4 : 8 * static_cast<int>(size_bytes(dtype));
 }
@@ -175,6 +186,7 @@ Values Builder::ops(std::string_view name, const Values& operands, const std::ve
   line += " : (" + types + ") -> ";
   if (results.size() != 1) line += "(";
   for (size_t i = 0; i < results.size(); ++i) {
+    if (is_too_large(results[i])) throw std::length_error("a value of " + results[i].text() + " has no address in any memory");
     line += (i ? ", " : "") + results[i].text();
     const int id = next_id_++;
     if (results.size() > 1) names_[id] = "%v" + std::to_string(first) + "#" + std::to_string(i);

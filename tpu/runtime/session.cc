@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "tpu/pjrt/compile_options.h"
 #include "tpu/pjrt/error.h"
@@ -15,6 +17,7 @@
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/element_type.h"
 #include "tpu/runtime/log.h"
+#include "tpu/runtime/shutdown.h"
 
 namespace tpu::runtime {
 namespace {
@@ -29,6 +32,26 @@ std::function<PluginChoice()>& resolver() {
   static auto* r = new std::function<PluginChoice()>;
   return *r;
 }
+
+// How much is in progress, and whether the process ends. Never destroyed: threads may stand in it then.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int busy = 0;
+  std::thread::id open_to;
+  std::atomic<bool> closed{false};
+
+  void pass() {
+    if (!closed.load(std::memory_order_acquire)) [[likely]] return;
+    std::unique_lock lock(mutex);
+    if (std::this_thread::get_id() != open_to) changed.wait(lock, [] { return false; });
+  }
+};
+Gate& gate() {
+  static auto* g = new Gate;
+  return *g;
+}
+thread_local int busy_depth = 0;
 
 // What a stored program depends on besides its text and options.
 std::string machine_identity(const pjrt::Client& client) {
@@ -73,7 +96,14 @@ DeviceBuffer::DeviceBuffer(pjrt::Buffer buffer, ir::DType dtype, std::vector<int
   Session::get().memory(device_).add(bytes_);
 }
 
-DeviceBuffer::~DeviceBuffer() { Session::get().memory(device_).remove(bytes_); }
+DeviceBuffer::~DeviceBuffer() {
+  if (bad_fork) {
+    // It is the parent's: the plugin, whose threads are gone here, must not be called.
+    buffer_.release();
+    return;
+  }
+  session.load(std::memory_order_acquire)->memory(device_).remove(bytes_);
+}
 
 int64_t DeviceBuffer::numel() const {
   int64_t n = 1;
@@ -97,6 +127,7 @@ Session& Session::get() {
         "Cannot use the tpu device in a forked process after it was used in the parent; start the process with the "
         "'spawn' method instead");
   }
+  const Busy busy;
   // The resolver may need the GIL, so nothing is locked while it runs.
   std::function<PluginChoice()> resolve;
   {
@@ -150,6 +181,7 @@ void Session::forget_option(const std::string& name) {
 
 Session::Program Session::compile(const std::string& text, Effort effort, const CompileReason& reason) {
   const auto start = std::chrono::steady_clock::now();
+  const Busy busy;
   for (;;) {
     const std::string opts = options(effort);
     const std::string key = identity_ + '\0' + opts + '\0' + text;
@@ -203,9 +235,11 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
 void Session::execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::Buffer* const> arguments,
                       std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device) {
   auto done = std::make_shared<pjrt::Event>();
+  gate().pass();
   program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
                   done.get());
   counters().executes.fetch_add(1, std::memory_order_relaxed);
+  gate().pass();
   const uint64_t number = ++launched_;
   if (done->is_ready()) return;
   std::shared_ptr<pjrt::Event> oldest;
@@ -265,6 +299,36 @@ void Session::when_done(uint64_t launches, std::function<void()> f) {
 }
 
 void Session::synchronize() { wait(launched_); }
+
+void stop_if_shut_down() { gate().pass(); }
+
+Busy::Busy() {
+  if (busy_depth++ > 0) return;
+  gate().pass();
+  std::lock_guard lock(gate().mutex);
+  ++gate().busy;
+}
+
+Busy::~Busy() {
+  if (--busy_depth > 0) return;
+  {
+    std::lock_guard lock(gate().mutex);
+    --gate().busy;
+  }
+  gate().changed.notify_all();
+  gate().pass();
+}
+
+void shut_down() {
+  if (bad_fork) return;
+  {
+    std::unique_lock lock(gate().mutex);
+    gate().open_to = std::this_thread::get_id();
+    gate().closed = true;
+    gate().changed.wait(lock, [] { return gate().busy == 0; });
+  }
+  if (Session* s = session.load()) s->synchronize();
+}
 
 BufferPtr Session::to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,
                              pjrt::HostBufferSemantics semantics, pjrt::Event* done_with_host) {

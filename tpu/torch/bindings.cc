@@ -6,6 +6,7 @@
 
 #include "tpu/pjrt/plugin.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
@@ -114,6 +115,8 @@ PYBIND11_MODULE(_C, m) {
     runtime::Session::set_resolver([kept] { return resolve(*kept); });
   });
   m.def("_init", [] {
+    // Asked before everything that torch makes on the device: mostly there is nothing to wait for.
+    if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) return;
     py::gil_scoped_release release;
     runtime::Session::get();
   });
@@ -122,7 +125,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("_device_count", &device_count);
   m.def("_shutdown", [] {
     py::gil_scoped_release release;
-    if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) runtime::Session::get().synchronize();
+    runtime::shut_down();
   });
   m.def("_default_generator", [](int index) {
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));

@@ -105,14 +105,15 @@ bool is_device_address(const void* p) { return addresses().contains(p); }
 c10::DataPtr DeviceAllocator::allocate(size_t nbytes) { return allocate_on(nbytes, current_device()); }
 
 c10::DataPtr DeviceAllocator::allocate_on(size_t nbytes, int device) {
-  auto* cell = new Cell;
+  auto cell = std::make_unique<Cell>();
   cell->device = device;
   if (nbytes > 0) {
     cell->reserved_bytes = nbytes;
     cell->address = addresses().reserve(cell->reserved_bytes, cell);
     cell->nbytes = nbytes;
   }
-  return c10::DataPtr(cell->address, cell, &delete_cell,
+  void* address = cell->address;
+  return c10::DataPtr(address, cell.release(), &delete_cell,
                       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)));
 }
 
@@ -133,7 +134,12 @@ c10::Storage make_storage(size_t nbytes, int device) {
 
 runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes) {
   if (cell.buffer) return cell.buffer;
-  const std::vector<std::byte> zeros(nbytes);
+  std::vector<std::byte> zeros;
+  try {
+    zeros.resize(nbytes);
+  } catch (const std::bad_alloc&) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in reading an empty tensor of ", nbytes, " bytes");
+  }
   cell.buffer = runtime::Session::get().to_device(zeros.data(), ir::DType::kUI8, {static_cast<int64_t>(nbytes)},
                                                   cell.device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
   return cell.buffer;

@@ -12,6 +12,7 @@
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/scalar_type.h"
@@ -72,6 +73,7 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
 
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
+  runtime::Session::get();  // not in a forked child
   TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
   runtime::BufferPtr buffer;
   {
@@ -85,6 +87,7 @@ void read_buffer(const Cell& cell, void* to, size_t bytes) {
   }
   runtime::counters().bytes_to_host += static_cast<int64_t>(bytes);
   raise_failed_checks();
+  runtime::stop_if_shut_down();
 }
 
 // A tensor that is all of its storage, in its own dtype, with the elements of src.

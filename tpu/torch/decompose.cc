@@ -4,6 +4,7 @@
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
 
@@ -101,6 +102,7 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
 }
 
 bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::string& why) {
+  const runtime::Busy busy;  // it may run Python
   if (!hooks.has_decomposition || !hooks.has_decomposition(op)) {
     why = "it has no row in the op table and PyTorch has no decomposition of it";
     return false;
@@ -148,6 +150,7 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       made->description = description;
       program = made;
     } catch (const std::exception& e) {
+      if (hooks.is_interrupt && hooks.is_interrupt(e)) throw;
       // The CPU has the right error text if the call itself was wrong.
       const auto* known = dynamic_cast<const c10::Error*>(&e);
       why = std::string("its decomposition cannot be one program: ") + (known ? known->what_without_backtrace() : e.what());

@@ -13,6 +13,8 @@ struct PythonHooks {
   // which are replaced by its results. Throws what it throws.
   bool (*has_decomposition)(const c10::OperatorHandle& op) = nullptr;
   void (*call_decomposition)(const c10::OperatorHandle& op, torch::jit::Stack* stack) = nullptr;
+  // Whether it is KeyboardInterrupt or SystemExit, which nothing may swallow.
+  bool (*is_interrupt)(const std::exception& e) = nullptr;
 };
 void set_python_hooks(const PythonHooks& hooks);
 

@@ -195,7 +195,12 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 int current_device() { return current; }
 
-int device_count() { return runtime::Session::is_started() ? runtime::Session::get().num_devices() : 1; }
+int device_count() {
+  // Also asked in a forked child, where the session is of no use.
+  static std::atomic<int> known{1};
+  if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) known = runtime::Session::get().num_devices();
+  return known;
+}
 
 int check_device_index(int index) {
   if (index < 0) return current;

@@ -27,7 +27,12 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   const size_t keep = std::min(nbytes, storage.nbytes());
   if (old.buffer && nbytes > 0) {
     // Rare, so through the host.
-    std::vector<std::byte> bytes(std::max(nbytes, storage.nbytes()));
+    std::vector<std::byte> bytes;
+    try {
+      bytes.resize(std::max(nbytes, storage.nbytes()));
+    } catch (const std::bad_alloc&) {
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in resizing a tensor to ", nbytes, " bytes");
+    }
     old.buffer->pjrt().read(bytes.data(), storage.nbytes());
     std::fill(bytes.begin() + static_cast<int64_t>(keep), bytes.end(), std::byte{0});
     static_cast<Cell*>(fresh.get_context())->buffer =

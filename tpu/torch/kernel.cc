@@ -5,6 +5,7 @@
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
+#include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/decompose.h"
 #include "tpu/torch/fallback.h"
@@ -178,9 +179,15 @@ void push_results(std::vector<at::Tensor> results, const std::vector<std::pair<i
 
 void raise(const std::string& op, const pjrt::Error& e) {
   using Code = pjrt::Error::Code;
-  const std::string text = op + ": " + e.what();
+  // What a failed operand made fail says so once for each step between.
+  std::string words = e.what();
+  constexpr std::string_view kStep = "Error dispatching computation: ";
+  if (const size_t last = words.rfind(kStep); last != words.npos) words.erase(0, last + kStep.size());
+  const std::string text = op + ": " + words;
+  if (e.code() == Code::kResourceExhausted || words.starts_with("Out of memory")) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", text);
+  }
   switch (e.code()) {
-    case Code::kResourceExhausted: TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", text);
     case Code::kUnimplemented: TORCH_CHECK_NOT_IMPLEMENTED(false, text);
     default: TORCH_CHECK(false, text);
   }
@@ -304,6 +311,7 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
     } else {
       runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
+      const runtime::Busy busy;
       try {
         program = remember(entry, call.key, make_program(entry, call, args));
       } catch (const ResizeOut&) {
@@ -316,6 +324,8 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
         }
         fall_back(entry.op, stack, e.what());
         return;
+      } catch (const std::length_error& e) {
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", entry.name, ": ", e.what());
       } catch (const c10::NotImplementedError& e) {
         fall_back(entry.op, stack, e.what_without_backtrace());
         return;

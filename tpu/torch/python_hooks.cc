@@ -2,6 +2,7 @@
 // The one file that converts between IValues and Python objects.
 #include "tpu/torch/python_hooks.h"
 
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
@@ -31,6 +32,7 @@ void call_decomposition(const c10::OperatorHandle& op, torch::jit::Stack* stack)
   try {
     out = python_helper().attr("call")(overload, list);
   } catch (py::error_already_set& e) {
+    if (!e.matches(PyExc_Exception)) throw;
     // The traceback would say more of PyTorch's internals than of the call.
     std::string text = py::str(e.value());
     throw std::runtime_error(text.substr(0, text.find('\n')));
@@ -50,9 +52,17 @@ bool has_decomposition(const c10::OperatorHandle& op) {
   try {
     py::object overload = py::reinterpret_borrow<py::object>(torch::detail::getTorchApiFunction(op));
     return python_helper().attr("has")(overload).cast<bool>();
-  } catch (py::error_already_set&) {
+  } catch (py::error_already_set& e) {
+    if (!e.matches(PyExc_Exception)) throw;
     return false;
   }
+}
+
+bool is_interrupt(const std::exception& e) {
+  py::gil_scoped_acquire gil;
+  if (const auto* p = dynamic_cast<const py::error_already_set*>(&e)) return !p->matches(PyExc_Exception);
+  if (const auto* p = dynamic_cast<const python_error*>(&e)) return !PyErr_GivenExceptionMatches(p->type, PyExc_Exception);
+  return false;
 }
 
 void import_meta_kernels() {
@@ -62,6 +72,6 @@ void import_meta_kernels() {
 
 }  // namespace
 
-void install_python_hooks() { set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition}); }
+void install_python_hooks() { set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition, &is_interrupt}); }
 
 }  // namespace tpu
