@@ -109,7 +109,7 @@ c10::DataPtr DeviceAllocator::allocate_on(size_t nbytes, int device) {
   cell->device = device;
   if (nbytes > 0) {
     cell->reserved_bytes = nbytes;
-    cell->address = addresses().reserve(cell->reserved_bytes, cell);
+    cell->address = addresses().reserve(cell->reserved_bytes, cell.get());
     cell->nbytes = nbytes;
   }
   void* address = cell->address;
