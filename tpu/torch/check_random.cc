@@ -1,5 +1,5 @@
-// What samplers demand of their numbers, on every call: these are run-time operands, so a program that
-// is known already does not look at them.
+// What samplers demand of their numbers, on every call: these are run-time operands, so a program
+// that is known already does not look at them.
 #include <ATen/core/Tensor.h>
 
 #include <limits>
@@ -9,12 +9,15 @@
 namespace tpu {
 namespace {
 
-const c10::IValue& argument(torch::jit::Stack* stack, size_t count, size_t i) { return (*stack)[stack->size() - count + i]; }
+const c10::IValue& argument(torch::jit::Stack* stack, size_t count, size_t i) {
+  return (*stack)[stack->size() - count + i];
+}
 
 // self, from, to, generator
 bool check_uniform(torch::jit::Stack* stack) {
   const double from = argument(stack, 4, 1).toDouble(), to = argument(stack, 4, 2).toDouble();
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
+              " > to=", to);
   return false;
 }
 
@@ -74,18 +77,26 @@ bool check_dropout(torch::jit::Stack* stack) {
 // The integers that the dtype holds, as far as int64 goes; floats up to where they skip integers.
 std::pair<int64_t, int64_t> integers_of(c10::ScalarType dtype) {
   switch (dtype) {
-    case at::kBool: return {0, 1};
-    case at::kByte: return {0, 255};
-    case at::kChar: return {-128, 127};
-    case at::kShort: return {std::numeric_limits<int16_t>::min(), std::numeric_limits<int16_t>::max()};
-    case at::kInt: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    case at::kHalf: return {-65504, 65504};
-    default: return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    case at::kBool:
+      return {0, 1};
+    case at::kByte:
+      return {0, 255};
+    case at::kChar:
+      return {-128, 127};
+    case at::kShort:
+      return {std::numeric_limits<int16_t>::min(), std::numeric_limits<int16_t>::max()};
+    case at::kInt:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case at::kHalf:
+      return {-65504, 65504};
+    default:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   }
 }
 
 void check_range(const at::Tensor& self, int64_t from, int64_t to) {
-  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to);
+  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from,
+              " >= to=", to);
   const auto [low, high] = integers_of(self.scalar_type());
   TORCH_CHECK(low <= from && from <= high, "from is out of bounds for ", self.dtype());
   TORCH_CHECK(low <= to - 1 && to - 1 <= high, "to - 1 is out of bounds for ", self.dtype());
@@ -94,7 +105,8 @@ void check_range(const at::Tensor& self, int64_t from, int64_t to) {
 // self, from, to, generator
 bool check_random_from(torch::jit::Stack* stack) {
   const c10::IValue& to = argument(stack, 4, 2);
-  if (!to.isNone()) check_range(argument(stack, 4, 0).toTensor(), argument(stack, 4, 1).toInt(), to.toInt());
+  if (!to.isNone())
+    check_range(argument(stack, 4, 0).toTensor(), argument(stack, 4, 1).toInt(), to.toInt());
   return false;
 }
 
