@@ -83,7 +83,10 @@ def scenarios(tmp_path):
 
     def run(*steps: list[tuple[str, dict[str, str]]], timeout: float = 120) -> list[list[Done]]:
         plan = [
-            [(environment, textwrap.dedent(code), str(tmp_path / f"{i}.{j}")) for j, (code, environment) in enumerate(step)]
+            [
+                (environment, textwrap.dedent(code), str(tmp_path / f"{i}.{j}"))
+                for j, (code, environment) in enumerate(step)
+            ]
             for i, step in enumerate(steps)
         ]
         subprocess.run(
@@ -314,11 +317,20 @@ HUGE = 1 << 41  # elements: more bytes than any machine has, less than it can ad
         lambda: torch.empty(1 << 60, device="tpu"),
         lambda: torch.ones(1, device="tpu").expand(1 << 62).sum(),
     ],
-    ids=["resize", "zeros", "full", "found while it runs", "contiguous", "in place", "empty", "more than can be counted"],
+    ids=[
+        "resize",
+        "zeros",
+        "full",
+        "found while it runs",
+        "contiguous",
+        "in place",
+        "empty",
+        "more than can be counted",
+    ],
 )
 def test_too_little_memory_is_an_error_after_which_all_goes_on(use):
     before = torch.tpu.memory_allocated()
-    with pytest.raises(torch.OutOfMemoryError, match="^The tpu device"):
+    with pytest.raises(torch.OutOfMemoryError, match=r"^The tpu device"):
         use()
     assert (torch.ones(3, device="tpu") + 1).tolist() == [2, 2, 2]
     assert torch.tpu.memory_allocated() <= before + 1024
