@@ -53,7 +53,8 @@ struct Bounded {
 
 // Runs the rule with each of the sizes, fixed and bounded, and compares all results within `tolerance`.
 // expected (may be null): what the fixed program must give.
-inline void both(const std::string& name, const std::vector<Shape>& shapes, const Rule& rule, const Fill& fill, double tolerance,
+inline void both(const std::string& name, const std::vector<Shape>& shapes, const Rule& rule, const Fill& fill,
+                 double tolerance,
                  const std::function<std::vector<Array>(const std::vector<Array>&)>& expected = nullptr) {
   Bounded bounded(shapes);
   const Values results = rule(bounded.b, bounded.operands);
@@ -68,8 +69,13 @@ inline void both(const std::string& name, const std::vector<Shape>& shapes, cons
       operands.push_back(b.parameter(type));
       arguments.push_back(fill(i, type));
       // What lies beyond the sizes must not matter: NaN, or a large number, or true.
-      const std::byte filler = ir::is_floating(type.dtype()) ? std::byte{0xff} : ir::is_bool(type.dtype()) ? std::byte{1} : std::byte{0x3f};
-      padded.push_back(enlarge(arguments.back(), program.outputs.empty() ? Dims{} : with_sizes(shapes[i].dims, {std::begin(kBounds), std::end(kBounds)}), filler));
+      const std::byte filler = ir::is_floating(type.dtype()) ? std::byte{0xff}
+                               : ir::is_bool(type.dtype())   ? std::byte{1}
+                                                             : std::byte{0x3f};
+      padded.push_back(enlarge(
+          arguments.back(),
+          program.outputs.empty() ? Dims{} : with_sizes(shapes[i].dims, {std::begin(kBounds), std::end(kBounds)}),
+          filler));
     }
     const std::vector<Array> fixed = run(compile(b, rule(b, operands)), arguments);
     const std::vector<Array> got = run(program, padded);
@@ -77,15 +83,18 @@ inline void both(const std::string& name, const std::vector<Shape>& shapes, cons
     for (size_t i = 0; i < fixed.size(); ++i) {
       for (int64_t d = 0; d < results[i].rank(); ++d) {
         const bool same = fixed[i].dims[d] == results[i].type().bound(d);
-        if (!results[i].type().is_dynamic(d) && !same) fail(where + ": dimension " + std::to_string(d) + " of result " + std::to_string(i) + " lost its size");
+        if (!results[i].type().is_dynamic(d) && !same)
+          fail(where + ": dimension " + std::to_string(d) + " of result " + std::to_string(i) + " lost its size");
       }
       const Array part = crop(got[i], fixed[i].dims);
-      if (!close(part, fixed[i], tolerance)) fail(where + ": result " + std::to_string(i) + "\n    got " + show(part) + "\n    not " + show(fixed[i]));
+      if (!close(part, fixed[i], tolerance))
+        fail(where + ": result " + std::to_string(i) + "\n    got " + show(part) + "\n    not " + show(fixed[i]));
     }
     if (!expected) continue;
     const std::vector<Array> right = expected(arguments);
     for (size_t i = 0; i < right.size(); ++i) {
-      if (!close(fixed[i], right[i], std::max(tolerance, 1e-6))) fail(where + ": result " + std::to_string(i) + " is\n    " + show(fixed[i]) + "\n    not " + show(right[i]));
+      if (!close(fixed[i], right[i], std::max(tolerance, 1e-6)))
+        fail(where + ": result " + std::to_string(i) + " is\n    " + show(fixed[i]) + "\n    not " + show(right[i]));
     }
   }
 }
@@ -98,12 +107,23 @@ inline Array numbers(size_t operand, const Type& type) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     const double u = static_cast<double>(state >> 11) / 9007199254740992.0;
     switch (type.dtype()) {
-      case DType::kF32: a.set<float>(i, static_cast<float>(4 * u - 2)); break;
-      case DType::kF64: a.set<double>(i, 4 * u - 2); break;
-      case DType::kI32: a.set<int32_t>(i, static_cast<int32_t>(20 * u)); break;
-      case DType::kI64: a.set<int64_t>(i, static_cast<int64_t>(20 * u)); break;
-      case DType::kI1: a.set<uint8_t>(i, u > 0.5); break;
-      default: throw std::logic_error("numbers");
+      case DType::kF32:
+        a.set<float>(i, static_cast<float>(4 * u - 2));
+        break;
+      case DType::kF64:
+        a.set<double>(i, 4 * u - 2);
+        break;
+      case DType::kI32:
+        a.set<int32_t>(i, static_cast<int32_t>(20 * u));
+        break;
+      case DType::kI64:
+        a.set<int64_t>(i, static_cast<int64_t>(20 * u));
+        break;
+      case DType::kI1:
+        a.set<uint8_t>(i, u > 0.5);
+        break;
+      default:
+        throw std::logic_error("numbers");
     }
   }
   return a;

@@ -258,8 +258,9 @@ void a_full_disk_leaves_no_file_and_is_counted() {
     DiskCache cache;
     cache.store("small", "fits");
     cache.store(kKey, kProgram);
-    return counters().disk_failures == 1 && counters().disk_stores == 1 && !cache.load(kKey) && cache.load("small") == "fits" &&
-           folder.files().size() == 1 && cache.info().problem.find("File too large") != std::string::npos;
+    return counters().disk_failures == 1 && counters().disk_stores == 1 && !cache.load(kKey) &&
+           cache.load("small") == "fits" && folder.files().size() == 1 &&
+           cache.info().problem.find("File too large") != std::string::npos;
   }));
 }
 
@@ -302,7 +303,9 @@ void above_the_limit_the_longest_unused_go_first() {
 
 void files_of_another_process_count_too_and_other_files_are_left_alone() {
   const Folder folder;
-  { DiskCache().store("from before", std::string(90000, 'q')); }
+  {
+    DiskCache().store("from before", std::string(90000, 'q'));
+  }
   write(folder.cache + "/notes.txt", "mine");
   ::setenv("TORCH_TPU_CACHE_SIZE_BYTES", "95000", 1);
   DiskCache cache;

@@ -42,7 +42,8 @@ class Forms {
   void run() {
     const std::vector<Array> got = test::run(test::compile(b, results_), arguments_);
     for (size_t i = 0; i < got.size(); ++i) {
-      if (!test::close(got[i], expected_[i], tolerances_[i])) fail(names_[i] + " is " + show(got[i]) + "\n    not " + show(expected_[i]));
+      if (!test::close(got[i], expected_[i], tolerances_[i]))
+        fail(names_[i] + " is " + show(got[i]) + "\n    not " + show(expected_[i]));
     }
   }
   Builder b;
@@ -103,7 +104,9 @@ void elementwise_ops_of_floats() {
   const Unary unary[] = {
       {"negate", negate, [](float a) { return -a; }},
       {"abs", abs, [](float a) { return std::fabs(a); }},
-      {"sign", sign, [](float a) { return a > 0 ? 1.f : a < 0 ? -1.f : 0.f; }},
+      {"sign", sign, [](float a) { return a > 0   ? 1.f
+                                          : a < 0 ? -1.f
+                                                  : 0.f; }},
       {"exponential", exponential, std::exp},
       {"exponential_minus_one", exponential_minus_one, std::expm1},
       {"log", log, std::log},
@@ -156,7 +159,8 @@ void elementwise_ops_of_floats() {
       with_scalar.push_back(o.reference(v[i], 2));
     }
     f.expect(o.name, o.op(x, y), floats({2, 3}, expected), 1e-5);
-    f.expect(std::string(o.name) + " with a 0-d operand", o.op(x, constant(f.b, 2, Type(DType::kF32, {}))), floats({2, 3}, with_scalar), 1e-5);
+    f.expect(std::string(o.name) + " with a 0-d operand", o.op(x, constant(f.b, 2, Type(DType::kF32, {}))),
+             floats({2, 3}, with_scalar), 1e-5);
   }
   const Value special = f.operand(floats({5}, {1, kNan, kInf, -0.f, -kInf}));
   f.expect("is_finite", is_finite(special), bools({5}, {true, false, false, true, false}));
@@ -164,15 +168,25 @@ void elementwise_ops_of_floats() {
   f.expect("maximum keeps NaN", maximum(special, full_like(special, 0)), floats({5}, {1, kNan, kInf, 0, 0}));
   f.expect("clamp", clamp(constant(f.b, -1, Type(DType::kF32, {})), x, constant(f.b, 1, Type(DType::kF32, {}))),
            floats({2, 3}, {0.25f, -0.5f, 1, 1, -1, 0.75f}));
-  f.expect("select", select(compare(x, zeros_like(x), "LT"), y, x), floats({2, 3}, {0.25f, 0.5f, 1.5f, 3, 0.125f, 0.75f}));
-  f.expect("select by a 0-d predicate", select(constant_bool(f.b, false, Type(DType::kI1, {})), y, x), floats({2, 3}, v));
+  f.expect("select", select(compare(x, zeros_like(x), "LT"), y, x),
+           floats({2, 3}, {0.25f, 0.5f, 1.5f, 3, 0.125f, 0.75f}));
+  f.expect("select by a 0-d predicate", select(constant_bool(f.b, false, Type(DType::kI1, {})), y, x),
+           floats({2, 3}, v));
   f.expect("reduce_precision", reduce_precision(f.operand(floats({1}, {1.001f})), DType::kBF16), floats({1}, {1}));
-  for (auto [direction, expected] : std::initializer_list<std::pair<const char*, std::vector<bool>>>{
-           {"EQ", {false, true, false, false}}, {"NE", {true, false, true, true}}, {"LT", {true, false, false, false}},
-           {"LE", {true, true, false, false}}, {"GT", {false, false, true, false}}, {"GE", {false, true, true, false}}}) {
-    f.expect(direction, compare(f.operand(floats({4}, {1, 2, 3, kNan})), constant(f.b, 2, Type(DType::kF32, {})), direction), bools({4}, expected));
+  for (auto [direction, expected] :
+       std::initializer_list<std::pair<const char*, std::vector<bool>>>{{"EQ", {false, true, false, false}},
+                                                                        {"NE", {true, false, true, true}},
+                                                                        {"LT", {true, false, false, false}},
+                                                                        {"LE", {true, true, false, false}},
+                                                                        {"GT", {false, false, true, false}},
+                                                                        {"GE", {false, true, true, false}}}) {
+    f.expect(direction,
+             compare(f.operand(floats({4}, {1, 2, 3, kNan})), constant(f.b, 2, Type(DType::kF32, {})), direction),
+             bools({4}, expected));
   }
-  f.expect("total order", compare(f.operand(floats({2}, {-0.f, kNan})), f.operand(floats({2}, {0.f, kInf})), "LT", "TOTALORDER"), bools({2}, {true, false}));
+  f.expect("total order",
+           compare(f.operand(floats({2}, {-0.f, kNan})), f.operand(floats({2}, {0.f, kInf})), "LT", "TOTALORDER"),
+           bools({2}, {true, false}));
   f.run();
 }
 
@@ -214,8 +228,10 @@ void shapes() {
   Forms f;
   const Value x = f.operand(ints({2, 3}, {1, 2, 3, 4, 5, 6})), zero = constant(f.b, 0, Type(DType::kI32, {}));
   auto at = [&](int v) { return constant(f.b, v, Type(DType::kI32, {})); };
-  f.expect("broadcast_in_dim", broadcast_in_dim(f.operand(ints({2}, {1, 2})), Type(DType::kI32, {2, 2}), {0}), ints({2, 2}, {1, 1, 2, 2}));
-  f.expect("broadcast_to", broadcast_to(f.operand(ints({2, 1}, {1, 2})), Dims{2, 2, 2}), ints({2, 2, 2}, {1, 1, 2, 2, 1, 1, 2, 2}));
+  f.expect("broadcast_in_dim", broadcast_in_dim(f.operand(ints({2}, {1, 2})), Type(DType::kI32, {2, 2}), {0}),
+           ints({2, 2}, {1, 1, 2, 2}));
+  f.expect("broadcast_to", broadcast_to(f.operand(ints({2, 1}, {1, 2})), Dims{2, 2, 2}),
+           ints({2, 2, 2}, {1, 1, 2, 2, 1, 1, 2, 2}));
   f.expect("reshape", reshape(x, {3, 2}), ints({3, 2}, {1, 2, 3, 4, 5, 6}));
   f.expect("unsqueeze", unsqueeze(x, 1), ints({2, 1, 3}, {1, 2, 3, 4, 5, 6}));
   f.expect("squeeze", squeeze(unsqueeze(x, 2), 2), ints({2, 3}, {1, 2, 3, 4, 5, 6}));
@@ -225,7 +241,8 @@ void shapes() {
   f.expect("an empty slice", slice_in_dim(x, 1, 3, 3), ints({2, 0}, {}));
   f.expect("dynamic_slice", dynamic_slice(x, {at(1), at(1)}, {1, 2}), ints({1, 2}, {5, 6}));
   f.expect("dynamic_slice is clamped", dynamic_slice(x, {at(-5), at(9)}, {1, 2}), ints({1, 2}, {2, 3}));
-  f.expect("dynamic_update_slice", dynamic_update_slice(x, f.operand(ints({1, 2}, {8, 9})), {at(0), at(1)}), ints({2, 3}, {1, 8, 9, 4, 5, 6}));
+  f.expect("dynamic_update_slice", dynamic_update_slice(x, f.operand(ints({1, 2}, {8, 9})), {at(0), at(1)}),
+           ints({2, 3}, {1, 8, 9, 4, 5, 6}));
   f.expect("pad", pad(x, zero, {0, 1}, {1, -1}, {0, 1}), ints({3, 5}, {0, 1, 0, 2, 0, 0, 4, 0, 5, 0, 0, 0, 0, 0, 0}));
   f.expect("concatenate", concatenate({x, x}, 0), ints({4, 3}, {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
   f.expect("reverse", reverse(x, {1}), ints({2, 3}, {3, 2, 1, 6, 5, 4}));
@@ -240,8 +257,10 @@ void reductions_windows_and_sorts() {
   const Value x = f.operand(floats({2, 3}, {3, 1, 2, -1, kNan, 5}));
   const Value zero = constant(b, 0, Type(DType::kF32, {}));
   f.expect("sum", ir::reduce(x, zero, {0}, "add"), floats({3}, {2, kNan, 7}));
-  f.expect("maximum keeps NaN", ir::reduce(x, lowest(b, Type(DType::kF32, {})), {1}, "maximum"), floats({2}, {3, kNan}));
-  f.expect("minimum keeps NaN", ir::reduce(x, highest(b, Type(DType::kF32, {})), {1}, "minimum"), floats({2}, {1, kNan}));
+  f.expect("maximum keeps NaN", ir::reduce(x, lowest(b, Type(DType::kF32, {})), {1}, "maximum"),
+           floats({2}, {3, kNan}));
+  f.expect("minimum keeps NaN", ir::reduce(x, highest(b, Type(DType::kF32, {})), {1}, "minimum"),
+           floats({2}, {1, kNan}));
   f.expect("product", ir::reduce(x, constant(b, 1, Type(DType::kF32, {})), {1}, "multiply"), floats({2}, {6, kNan}));
   const Value p = f.operand(bools({2, 2}, {true, false, true, true}));
   f.expect("and", ir::reduce(p, constant_bool(b, true, Type(DType::kI1, {})), {1}, "and"), bools({2}, {false, true}));
@@ -249,21 +268,31 @@ void reductions_windows_and_sorts() {
   f.expect("reduction of nothing", ir::reduce(f.operand(floats({0, 2}, {})), zero, {0}, "add"), floats({2}, {0, 0}));
   // argmax as a reduction of pairs.
   const Value i = iota(b, Type(DType::kI32, {2, 3}), 1), y = f.operand(floats({2, 3}, {3, 1, 9, 7, 7, 5}));
-  const Values best = ir::reduce({y, i}, {lowest(b, Type(DType::kF32, {})), constant(b, 0, Type(DType::kI32, {}))}, {1}, [](const Values& a) {
-    const Value take = compare(a[2], a[0], "GT");
-    return Values{select(take, a[2], a[0]), select(take, a[3], a[1])};
-  });
+  const Values best = ir::reduce({y, i}, {lowest(b, Type(DType::kF32, {})), constant(b, 0, Type(DType::kI32, {}))}, {1},
+                                 [](const Values& a) {
+                                   const Value take = compare(a[2], a[0], "GT");
+                                   return Values{select(take, a[2], a[0]), select(take, a[3], a[1])};
+                                 });
   f.expect("largest", best[0], floats({2}, {9, 7}));
   f.expect("where", best[1], ints({2}, {2, 0}));
 
-  const Window window{.dimensions = {1, 2}, .strides = {1, 1}, .base_dilations = {}, .window_dilations = {}, .padding = {{0, 0}, {1, 0}}};
-  f.expect("reduce_window", reduce_window({y}, {zero}, window, [](const Values& a) { return Values{add(a[0], a[1])}; })[0],
+  const Window window{.dimensions = {1, 2},
+                      .strides = {1, 1},
+                      .base_dilations = {},
+                      .window_dilations = {},
+                      .padding = {{0, 0}, {1, 0}}};
+  f.expect("reduce_window",
+           reduce_window({y}, {zero}, window, [](const Values& a) { return Values{add(a[0], a[1])}; })[0],
            floats({2, 3}, {3, 4, 10, 7, 14, 12}));
-  const Window dilated{.dimensions = {2, 1}, .strides = {}, .base_dilations = {2, 1}, .window_dilations = {2, 1}, .padding = {}};
-  f.expect("a dilated window", reduce_window({y}, {zero}, dilated, [](const Values& a) { return Values{add(a[0], a[1])}; })[0],
+  const Window dilated{
+      .dimensions = {2, 1}, .strides = {}, .base_dilations = {2, 1}, .window_dilations = {2, 1}, .padding = {}};
+  f.expect("a dilated window",
+           reduce_window({y}, {zero}, dilated, [](const Values& a) { return Values{add(a[0], a[1])}; })[0],
            floats({1, 3}, {10, 8, 14}));
-  const Window pool{.dimensions = {1, 3}, .strides = {1, 3}, .base_dilations = {}, .window_dilations = {}, .padding = {}};
-  f.expect("select_and_scatter", select_and_scatter(y, f.operand(floats({2, 1}, {10, 20})), zero, pool), floats({2, 3}, {0, 0, 10, 20, 0, 0}));
+  const Window pool{
+      .dimensions = {1, 3}, .strides = {1, 3}, .base_dilations = {}, .window_dilations = {}, .padding = {}};
+  f.expect("select_and_scatter", select_and_scatter(y, f.operand(floats({2, 1}, {10, 20})), zero, pool),
+           floats({2, 3}, {0, 0, 10, 20, 0, 0}));
 
   const Values sorted = sort({y, i}, 1, true, [](const Values& a) { return Values{compare(a[0], a[1], "LT")}; });
   f.expect("sort", sorted[0], floats({2, 3}, {1, 3, 9, 5, 7, 7}));
@@ -283,20 +312,34 @@ void contractions_and_linear_algebra() {
   const Value batched = f.operand(floats({2, 1, 2}, {1, 2, 3, 4}));
   const DotDims batch{.lhs_batching = {0}, .rhs_batching = {0}, .lhs_contracting = {2}, .rhs_contracting = {2}};
   f.expect("a batched dot", dot_general(batched, batched, batch, DType::kF32, "DEFAULT"), floats({2, 1, 1}, {5, 25}));
-  const Value image = f.operand(floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})), kernel = f.operand(floats({1, 1, 2, 2}, {1, 0, 0, 1}));
-  ConvolutionDims conv{.input = "b, f, 0, 1", .kernel = "o, i, 0, 1", .output = "b, f, 0, 1", .strides = {1, 1}, .lhs_dilation = {1, 1},
-                       .rhs_dilation = {1, 1}, .padding = {{0, 0}, {0, 0}}, .reversal = {}};
-  f.expect("convolution", convolution(image, kernel, conv, Type(DType::kF32, {1, 1, 2, 2})), floats({1, 1, 2, 2}, {6, 8, 12, 14}));
+  const Value image = f.operand(floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})),
+              kernel = f.operand(floats({1, 1, 2, 2}, {1, 0, 0, 1}));
+  ConvolutionDims conv{.input = "b, f, 0, 1",
+                       .kernel = "o, i, 0, 1",
+                       .output = "b, f, 0, 1",
+                       .strides = {1, 1},
+                       .lhs_dilation = {1, 1},
+                       .rhs_dilation = {1, 1},
+                       .padding = {{0, 0}, {0, 0}},
+                       .reversal = {}};
+  f.expect("convolution", convolution(image, kernel, conv, Type(DType::kF32, {1, 1, 2, 2})),
+           floats({1, 1, 2, 2}, {6, 8, 12, 14}));
   conv.padding = {{1, 1}, {1, 1}};
   conv.strides = {2, 2};
   conv.reversal = {true, true};
-  f.expect("a strided, padded, reversed one", convolution(image, kernel, conv, Type(DType::kF32, {1, 1, 2, 2})), floats({1, 1, 2, 2}, {1, 3, 7, 14}));
+  f.expect("a strided, padded, reversed one", convolution(image, kernel, conv, Type(DType::kF32, {1, 1, 2, 2})),
+           floats({1, 1, 2, 2}, {1, 3, 7, 14}));
   const Value c = f.operand(floats({2, 2}, {4, 2, 2, 5}));
-  f.expect("cholesky", select(f.operand(bools({2, 2}, {true, false, true, true})), cholesky(c, true), zeros_like(c)), floats({2, 2}, {2, 0, 1, 2}), 1e-6);
-  f.expect("triangular_solve", triangular_solve(f.operand(floats({2, 2}, {2, 0, 1, 2})), f.operand(floats({2, 1}, {2, 5})), true, true, false, "NO_TRANSPOSE"),
+  f.expect("cholesky", select(f.operand(bools({2, 2}, {true, false, true, true})), cholesky(c, true), zeros_like(c)),
+           floats({2, 2}, {2, 0, 1, 2}), 1e-6);
+  f.expect("triangular_solve",
+           triangular_solve(f.operand(floats({2, 2}, {2, 0, 1, 2})), f.operand(floats({2, 1}, {2, 5})), true, true,
+                            false, "NO_TRANSPOSE"),
            floats({2, 1}, {1, 2}), 1e-6);
-  f.expect("fft", fft(f.operand(array<C>({4}, {1, 2, 3, 4})), "FFT", {4}, Type(DType::kC64, {4})), array<C>({4}, {C(10, 0), C(-2, 2), C(-2, 0), C(-2, -2)}));
-  f.expect("rfft", real(fft(f.operand(floats({4}, {1, 2, 3, 4})), "RFFT", {4}, Type(DType::kC64, {3}))), floats({3}, {10, -2, -2}), 1e-6);
+  f.expect("fft", fft(f.operand(array<C>({4}, {1, 2, 3, 4})), "FFT", {4}, Type(DType::kC64, {4})),
+           array<C>({4}, {C(10, 0), C(-2, 2), C(-2, 0), C(-2, -2)}));
+  f.expect("rfft", real(fft(f.operand(floats({4}, {1, 2, 3, 4})), "RFFT", {4}, Type(DType::kC64, {3}))),
+           floats({3}, {10, -2, -2}), 1e-6);
   const Values qr = custom_call("Qr", {c}, {Type(DType::kF32, {2, 2}), Type(DType::kF32, {2})}, "", b);
   f.expect("custom_call", abs(slice(qr[0], {0, 0}, {1, 1}, {1, 1})), floats({1, 1}, {std::sqrt(20.f)}), 1e-5);
   f.run();
@@ -305,20 +348,44 @@ void contractions_and_linear_algebra() {
 void indexing() {
   Forms f;
   const Value x = f.operand(ints({3, 2}, {1, 2, 3, 4, 5, 6})), i = f.operand(ints({4}, {2, 0, 2, 1}));
-  const GatherDims rows{.offset_dims = {1}, .collapsed_slice_dims = {0}, .operand_batching_dims = {}, .start_indices_batching_dims = {},
-                        .start_index_map = {0}, .index_vector_dim = 1, .slice_sizes = {1, 2}};
+  const GatherDims rows{.offset_dims = {1},
+                        .collapsed_slice_dims = {0},
+                        .operand_batching_dims = {},
+                        .start_indices_batching_dims = {},
+                        .start_index_map = {0},
+                        .index_vector_dim = 1,
+                        .slice_sizes = {1, 2}};
   f.expect("gather", gather(x, i, rows, Type(DType::kI32, {4, 2})), ints({4, 2}, {5, 6, 1, 2, 5, 6, 3, 4}));
-  const GatherDims batched{.offset_dims = {}, .collapsed_slice_dims = {1}, .operand_batching_dims = {0}, .start_indices_batching_dims = {0},
-                           .start_index_map = {1}, .index_vector_dim = 2, .slice_sizes = {1, 1}};
-  f.expect("a batched gather", gather(x, f.operand(ints({3, 1}, {1, 0, 1})), batched, Type(DType::kI32, {3, 1})), ints({3, 1}, {2, 3, 6}));
-  const ScatterDims into{.update_window_dims = {1}, .inserted_window_dims = {0}, .input_batching_dims = {}, .scatter_indices_batching_dims = {},
-                         .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1};
+  const GatherDims batched{.offset_dims = {},
+                           .collapsed_slice_dims = {1},
+                           .operand_batching_dims = {0},
+                           .start_indices_batching_dims = {0},
+                           .start_index_map = {1},
+                           .index_vector_dim = 2,
+                           .slice_sizes = {1, 1}};
+  f.expect("a batched gather", gather(x, f.operand(ints({3, 1}, {1, 0, 1})), batched, Type(DType::kI32, {3, 1})),
+           ints({3, 1}, {2, 3, 6}));
+  const ScatterDims into{.update_window_dims = {1},
+                         .inserted_window_dims = {0},
+                         .input_batching_dims = {},
+                         .scatter_indices_batching_dims = {},
+                         .scatter_dims_to_operand_dims = {0},
+                         .index_vector_dim = 1};
   const Value updates = f.operand(ints({3, 2}, {10, 20, 30, 40, 50, 60}));
-  f.expect("scatter adds, and drops what is outside", scatter(x, f.operand(ints({3}, {1, 1, 7})), updates, into, [](const Values& a) { return Values{add(a[0], a[1])}; }),
+  f.expect("scatter adds, and drops what is outside",
+           scatter(x, f.operand(ints({3}, {1, 1, 7})), updates, into,
+                   [](const Values& a) { return Values{add(a[0], a[1])}; }),
            ints({3, 2}, {1, 2, 43, 64, 5, 6}));
-  const ScatterDims batched_into{.update_window_dims = {}, .inserted_window_dims = {1}, .input_batching_dims = {0}, .scatter_indices_batching_dims = {0},
-                                 .scatter_dims_to_operand_dims = {1}, .index_vector_dim = 2, .unique_indices = true};
-  f.expect("a batched scatter", scatter(x, f.operand(ints({3, 1}, {1, 0, 1})), f.operand(ints({3, 1}, {7, 8, 9})), batched_into, [](const Values& a) { return Values{a[1]}; }),
+  const ScatterDims batched_into{.update_window_dims = {},
+                                 .inserted_window_dims = {1},
+                                 .input_batching_dims = {0},
+                                 .scatter_indices_batching_dims = {0},
+                                 .scatter_dims_to_operand_dims = {1},
+                                 .index_vector_dim = 2,
+                                 .unique_indices = true};
+  f.expect("a batched scatter",
+           scatter(x, f.operand(ints({3, 1}, {1, 0, 1})), f.operand(ints({3, 1}, {7, 8, 9})), batched_into,
+                   [](const Values& a) { return Values{a[1]}; }),
            ints({3, 2}, {1, 7, 8, 4, 5, 9}));
   f.run();
 }
@@ -327,12 +394,16 @@ void control_flow() {
   Forms f;
   Builder& b = f.b;
   const Value n = f.operand(ints({}, {5})), one = constant(b, 1, Type(DType::kI32, {}));
-  const Values found = while_loop({n, one}, [&](const Values& v) { return Values{compare(v[0], one, "GT")}; },
-                                  [&](const Values& v) { return Values{subtract(v[0], one), multiply(v[1], v[0])}; });
+  const Values found = while_loop(
+      {n, one}, [&](const Values& v) { return Values{compare(v[0], one, "GT")}; },
+      [&](const Values& v) { return Values{subtract(v[0], one), multiply(v[1], v[0])}; });
   f.expect("while", found[1], ints({}, {120}));
   for (bool yes : {true, false}) {
-    f.expect("if", if_(f.operand(bools({}, {yes})), [&](const Values&) { return Values{n}; }, [&](const Values&) { return Values{negate(n)}; },
-                       {Type(DType::kI32, {})})[0], ints({}, {yes ? 5 : -5}));
+    f.expect("if",
+             if_(
+                 f.operand(bools({}, {yes})), [&](const Values&) { return Values{n}; },
+                 [&](const Values&) { return Values{negate(n)}; }, {Type(DType::kI32, {})})[0],
+             ints({}, {yes ? 5 : -5}));
   }
   f.run();
 }
@@ -397,9 +468,12 @@ void a_bounded_dimension_cannot_be_read_as_a_number() {
 }
 
 constexpr double kClose = 1e-5;
-const Shape kRows{DType::kF32, {-1, 8}}, kColumns{DType::kF32, {4, -1}}, kPlane{DType::kF32, {-1, -2}}, kRow{DType::kF32, {8}};
+const Shape kRows{DType::kF32, {-1, 8}}, kColumns{DType::kF32, {4, -1}}, kPlane{DType::kF32, {-1, -2}},
+    kRow{DType::kF32, {8}};
 
-Value sum(const Value& v, const Dims& dims) { return ir::reduce(v, constant(v.builder(), 0, Type(v.dtype(), {})), dims, "add"); }
+Value sum(const Value& v, const Dims& dims) {
+  return ir::reduce(v, constant(v.builder(), 0, Type(v.dtype(), {})), dims, "add");
+}
 Value kept(const Value& reduced, int64_t d, const Value& like) { return broadcast_to(unsqueeze(reduced, d), like); }
 Value softmax(const Value& v, int64_t d) {
   const Value top = ir::reduce(v, lowest(v.builder(), Type(v.dtype(), {})), {d}, "maximum");
@@ -415,7 +489,8 @@ Array softmax_of(const Array& a, int64_t d) {
     const int64_t first = d == 0 ? row : row * n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) total += std::exp(as_double(a, first + i * stride));
-    for (int64_t i = 0; i < n; ++i) r.set<float>(first + i * stride, static_cast<float>(std::exp(as_double(a, first + i * stride)) / total));
+    for (int64_t i = 0; i < n; ++i)
+      r.set<float>(first + i * stride, static_cast<float>(std::exp(as_double(a, first + i * stride)) / total));
   }
   return r;
 }
@@ -426,78 +501,121 @@ Array mean_of(const Array& a) {
 }
 
 void elementwise_with_bounds() {
-  both("add, constants, compare, select", {kRows, kRows}, [](Builder&, const Values& v) {
-    const Value y = add(multiply(v[0], full_like(v[0], 2)), v[1]);
-    return Values{y, select(compare(y, zeros_like(y), "LT"), zeros_like(y), tanh(y)), convert(y, DType::kI32), is_nan(y)};
-  }, numbers, 0);
-  both("two sizes", {kPlane, kPlane}, [](Builder&, const Values& v) { return Values{subtract(v[0], v[1]), clamp(v[0], v[1], full_like(v[0], 1.5))}; }, numbers, 0);
-  both("a 0-d operand on either side", {kRows, {DType::kF32, {}}}, [](Builder&, const Values& v) { return Values{divide(v[0], v[1]), divide(v[1], v[0])}; }, numbers, 0);
+  both(
+      "add, constants, compare, select", {kRows, kRows},
+      [](Builder&, const Values& v) {
+        const Value y = add(multiply(v[0], full_like(v[0], 2)), v[1]);
+        return Values{y, select(compare(y, zeros_like(y), "LT"), zeros_like(y), tanh(y)), convert(y, DType::kI32),
+                      is_nan(y)};
+      },
+      numbers, 0);
+  both(
+      "two sizes", {kPlane, kPlane},
+      [](Builder&, const Values& v) { return Values{subtract(v[0], v[1]), clamp(v[0], v[1], full_like(v[0], 1.5))}; },
+      numbers, 0);
+  both(
+      "a 0-d operand on either side", {kRows, {DType::kF32, {}}},
+      [](Builder&, const Values& v) { return Values{divide(v[0], v[1]), divide(v[1], v[0])}; }, numbers, 0);
   // One operand knows one size and the other the other: the result has both.
-  both("sizes from several operands", {{DType::kF32, {-1, 8}}, {DType::kF32, {16, -2}}, kPlane}, [](Builder& b, const Values& v) {
-    if (v[0].type().is_static()) return Values{sum(v[2], {0, 1})};
-    const Value zero = constant(b, 0, Type(DType::kF32, {16, 8}));
-    const Value rows = with_sizes_of(zero, v[0]), columns = with_sizes_of(zero, v[1]);
-    const Value all = add(rows, columns);
-    CHECK(all.type().is_dynamic(0) && all.type().is_dynamic(1));
-    return Values{sum(add(to_bound(v[2]), all), {0, 1})};
-  }, numbers, kClose);
+  both(
+      "sizes from several operands", {{DType::kF32, {-1, 8}}, {DType::kF32, {16, -2}}, kPlane},
+      [](Builder& b, const Values& v) {
+        if (v[0].type().is_static()) return Values{sum(v[2], {0, 1})};
+        const Value zero = constant(b, 0, Type(DType::kF32, {16, 8}));
+        const Value rows = with_sizes_of(zero, v[0]), columns = with_sizes_of(zero, v[1]);
+        const Value all = add(rows, columns);
+        CHECK(all.type().is_dynamic(0) && all.type().is_dynamic(1));
+        return Values{sum(add(to_bound(v[2]), all), {0, 1})};
+      },
+      numbers, kClose);
 }
 
 void broadcasts_with_bounds() {
-  both("a row to rows", {kRow, kRows}, [](Builder&, const Values& v) {
-    const Value y = broadcast_to(v[0], v[1]);
-    return Values{y, sum(y, {0}), add(y, v[1])};
-  }, numbers, kClose);
-  both("a bounded row to fixed rows", {{DType::kF32, {-1}}, kColumns}, [](Builder&, const Values& v) { return Values{broadcast_to(v[0], v[1])}; }, numbers, 0);
-  both("a bounded column to a plane of two sizes", {{DType::kF32, {-1, 1}}, kPlane}, [](Builder&, const Values& v) {
-    const Value y = broadcast_to(v[0], v[1]);
-    return Values{y, sum(y, {0, 1})};
-  }, numbers, kClose);
-  both("a bounded dimension beside a new one", {{DType::kF32, {-1}}}, [](Builder&, const Values& v) {
-    const int64_t n = v[0].type().bound(0);
-    const Value y = broadcast_in_dim(v[0], Type(DType::kF32, {3, n}), {1});
-    return Values{y, sum(y, {0, 1})};
-  }, numbers, kClose);
-  both("filled", {kPlane}, [](Builder&, const Values& v) { return Values{sum(full_like(v[0], 1), {0, 1}), full_like(v[0], 7)}; }, numbers, 0);
+  both(
+      "a row to rows", {kRow, kRows},
+      [](Builder&, const Values& v) {
+        const Value y = broadcast_to(v[0], v[1]);
+        return Values{y, sum(y, {0}), add(y, v[1])};
+      },
+      numbers, kClose);
+  both(
+      "a bounded row to fixed rows", {{DType::kF32, {-1}}, kColumns},
+      [](Builder&, const Values& v) { return Values{broadcast_to(v[0], v[1])}; }, numbers, 0);
+  both(
+      "a bounded column to a plane of two sizes", {{DType::kF32, {-1, 1}}, kPlane},
+      [](Builder&, const Values& v) {
+        const Value y = broadcast_to(v[0], v[1]);
+        return Values{y, sum(y, {0, 1})};
+      },
+      numbers, kClose);
+  both(
+      "a bounded dimension beside a new one", {{DType::kF32, {-1}}},
+      [](Builder&, const Values& v) {
+        const int64_t n = v[0].type().bound(0);
+        const Value y = broadcast_in_dim(v[0], Type(DType::kF32, {3, n}), {1});
+        return Values{y, sum(y, {0, 1})};
+      },
+      numbers, kClose);
+  both(
+      "filled", {kPlane},
+      [](Builder&, const Values& v) { return Values{sum(full_like(v[0], 1), {0, 1}), full_like(v[0], 7)}; }, numbers,
+      0);
   // Another dimension is bounded than the one that the operand is bounded in.
-  both("from one bounded dimension to another", {{DType::kF32, {8, 1}}, {DType::kF32, {8, -1}}}, [](Builder&, const Values& v) {
-    const Value y = broadcast_to(v[0], v[1]);
-    return Values{y, sum(y, {1})};
-  }, numbers, kClose);
+  both(
+      "from one bounded dimension to another", {{DType::kF32, {8, 1}}, {DType::kF32, {8, -1}}},
+      [](Builder&, const Values& v) {
+        const Value y = broadcast_to(v[0], v[1]);
+        return Values{y, sum(y, {1})};
+      },
+      numbers, kClose);
 }
 
 void reductions_with_bounds() {
   for (const Shape& shape : {kRows, kColumns, kPlane}) {
     for (const Dims& dims : {Dims{0}, Dims{1}, Dims{0, 1}}) {
-      both("reductions", {shape}, [&](Builder& b, const Values& v) {
-        return Values{sum(v[0], dims), ir::reduce(v[0], lowest(b, Type(DType::kF32, {})), dims, "maximum"),
-                      ir::reduce(v[0], highest(b, Type(DType::kF32, {})), dims, "minimum"),
-                      ir::reduce(v[0], constant(b, 1, Type(DType::kF32, {})), dims, "multiply"),
-                      divide(sum(v[0], dims), count(v[0], dims, DType::kF32))};
-      }, numbers, kClose);
+      both(
+          "reductions", {shape},
+          [&](Builder& b, const Values& v) {
+            return Values{sum(v[0], dims), ir::reduce(v[0], lowest(b, Type(DType::kF32, {})), dims, "maximum"),
+                          ir::reduce(v[0], highest(b, Type(DType::kF32, {})), dims, "minimum"),
+                          ir::reduce(v[0], constant(b, 1, Type(DType::kF32, {})), dims, "multiply"),
+                          divide(sum(v[0], dims), count(v[0], dims, DType::kF32))};
+          },
+          numbers, kClose);
     }
   }
-  both("the mean of all", {kPlane}, [](Builder&, const Values& v) { return Values{divide(sum(v[0], {0, 1}), count(v[0], {0, 1}, DType::kF32))}; }, numbers, kClose,
-       [](const std::vector<Array>& a) { return std::vector<Array>{mean_of(a[0])}; });
-  both("integers and bools", {{DType::kI32, {-1, 8}}, {DType::kI1, {-1, 8}}}, [](Builder& b, const Values& v) {
-    return Values{sum(v[0], {0}), ir::reduce(v[1], constant_bool(b, true, Type(DType::kI1, {})), {0}, "and"),
-                  ir::reduce(not_(v[1]), constant_bool(b, false, Type(DType::kI1, {})), {0}, "or"), size(v[0], 0)};
-  }, numbers, 0);
-  both("several operands", {kRows}, [](Builder& b, const Values& v) {
-    // The place is known to its bound only; the values have the size.
-    const Value place = iota(b, Type(DType::kI32, v[0].type().bounds()), 0);
-    return ir::reduce({with_sizes_of(place, v[0]), v[0]}, {constant(b, 0, Type(DType::kI32, {})), lowest(b, Type(DType::kF32, {}))}, {0}, [](const Values& a) {
-      const Value take = compare(a[3], a[1], "GT");
-      return Values{select(take, a[2], a[0]), select(take, a[3], a[1])};
-    });
-  }, numbers, 0);
+  both(
+      "the mean of all", {kPlane},
+      [](Builder&, const Values& v) { return Values{divide(sum(v[0], {0, 1}), count(v[0], {0, 1}, DType::kF32))}; },
+      numbers, kClose, [](const std::vector<Array>& a) { return std::vector<Array>{mean_of(a[0])}; });
+  both(
+      "integers and bools", {{DType::kI32, {-1, 8}}, {DType::kI1, {-1, 8}}},
+      [](Builder& b, const Values& v) {
+        return Values{sum(v[0], {0}), ir::reduce(v[1], constant_bool(b, true, Type(DType::kI1, {})), {0}, "and"),
+                      ir::reduce(not_(v[1]), constant_bool(b, false, Type(DType::kI1, {})), {0}, "or"), size(v[0], 0)};
+      },
+      numbers, 0);
+  both(
+      "several operands", {kRows},
+      [](Builder& b, const Values& v) {
+        // The place is known to its bound only; the values have the size.
+        const Value place = iota(b, Type(DType::kI32, v[0].type().bounds()), 0);
+        return ir::reduce({with_sizes_of(place, v[0]), v[0]},
+                          {constant(b, 0, Type(DType::kI32, {})), lowest(b, Type(DType::kF32, {}))}, {0},
+                          [](const Values& a) {
+                            const Value take = compare(a[3], a[1], "GT");
+                            return Values{select(take, a[2], a[0]), select(take, a[3], a[1])};
+                          });
+      },
+      numbers, 0);
 }
 
 void softmax_with_bounds() {
   for (int64_t d : {0, 1}) {
     for (const Shape& shape : {kRows, kColumns, kPlane}) {
-      both("softmax", {shape}, [&](Builder&, const Values& v) { return Values{softmax(v[0], d)}; }, numbers, kClose,
-           [&](const std::vector<Array>& a) { return std::vector<Array>{softmax_of(a[0], d)}; });
+      both(
+          "softmax", {shape}, [&](Builder&, const Values& v) { return Values{softmax(v[0], d)}; }, numbers, kClose,
+          [&](const std::vector<Array>& a) { return std::vector<Array>{softmax_of(a[0], d)}; });
     }
   }
 }
@@ -513,60 +631,103 @@ void contractions_with_bounds() {
   both("both free", {kPlane, {DType::kF32, {-2, -1}}}, product, numbers, kClose);
   both("contracted", {kColumns, {DType::kF32, {-1, 5}}}, product, numbers, kClose);
   const DotDims batch{.lhs_batching = {0}, .rhs_batching = {0}, .lhs_contracting = {2}, .rhs_contracting = {2}};
-  both("batched", {{DType::kF32, {-1, 2, 4}}, {DType::kF32, {-1, -2, 4}}}, [&](Builder&, const Values& v) {
-    return Values{dot_general(v[0], v[1], batch, DType::kF32)};
-  }, numbers, kClose);
+  both(
+      "batched", {{DType::kF32, {-1, 2, 4}}, {DType::kF32, {-1, -2, 4}}},
+      [&](Builder&, const Values& v) { return Values{dot_general(v[0], v[1], batch, DType::kF32)}; }, numbers, kClose);
   // Attention over a bounded number of keys for a bounded number of queries.
-  both("attention", {{DType::kF32, {-1, 4}}, {DType::kF32, {-2, 4}}, {DType::kF32, {-2, 4}}}, [&](Builder&, const Values& v) {
-    const DotDims scores{.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {1}, .rhs_contracting = {1}};
-    return Values{dot_general(softmax(dot_general(v[0], v[1], scores, DType::kF32), 1), v[2], matrix, DType::kF32)};
-  }, numbers, kClose);
+  both(
+      "attention", {{DType::kF32, {-1, 4}}, {DType::kF32, {-2, 4}}, {DType::kF32, {-2, 4}}},
+      [&](Builder&, const Values& v) {
+        const DotDims scores{.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {1}, .rhs_contracting = {1}};
+        return Values{dot_general(softmax(dot_general(v[0], v[1], scores, DType::kF32), 1), v[2], matrix, DType::kF32)};
+      },
+      numbers, kClose);
 }
 
 void shapes_with_bounds() {
-  both("transpose, reverse, unit dimensions", {kPlane}, [](Builder&, const Values& v) {
-    return Values{transpose(v[0], {1, 0}), reverse(v[0], {0, 1}), unsqueeze(v[0], 1), squeeze(unsqueeze(v[0], 0), 0),
-                  sum(transpose(v[0], {1, 0}), {0})};
-  }, numbers, kClose);
-  both("slices and padding of a fixed dimension", {kRows}, [](Builder& b, const Values& v) {
-    const Value zero = constant(b, 0, Type(DType::kF32, {})), at = constant(b, 2, Type(DType::kI32, {}));
-    return Values{slice_in_dim(v[0], 1, 1, 7, 2), pad(v[0], zero, {0, 1}, {0, 2}, {0, 1}), dynamic_slice(v[0], {constant(b, 0, Type(DType::kI32, {})), at}, {v[0].type().bound(0), 3})};
-  }, numbers, 0);
-  both("an update of a fixed dimension", {kColumns, {DType::kF32, {1, 1}}}, [](Builder& b, const Values& v) {
-    const Value at = constant(b, 0, Type(DType::kI32, {}));
-    return Values{dynamic_update_slice(v[0], v[1], {constant(b, 2, Type(DType::kI32, {})), at})};
-  }, numbers, 0);
-  both("concatenate along a fixed dimension", {kRows, kRows}, [](Builder&, const Values& v) { return Values{concatenate({v[0], v[1]}, 1)}; }, numbers, 0);
+  both(
+      "transpose, reverse, unit dimensions", {kPlane},
+      [](Builder&, const Values& v) {
+        return Values{transpose(v[0], {1, 0}), reverse(v[0], {0, 1}), unsqueeze(v[0], 1),
+                      squeeze(unsqueeze(v[0], 0), 0), sum(transpose(v[0], {1, 0}), {0})};
+      },
+      numbers, kClose);
+  both(
+      "slices and padding of a fixed dimension", {kRows},
+      [](Builder& b, const Values& v) {
+        const Value zero = constant(b, 0, Type(DType::kF32, {})), at = constant(b, 2, Type(DType::kI32, {}));
+        return Values{slice_in_dim(v[0], 1, 1, 7, 2), pad(v[0], zero, {0, 1}, {0, 2}, {0, 1}),
+                      dynamic_slice(v[0], {constant(b, 0, Type(DType::kI32, {})), at}, {v[0].type().bound(0), 3})};
+      },
+      numbers, 0);
+  both(
+      "an update of a fixed dimension", {kColumns, {DType::kF32, {1, 1}}},
+      [](Builder& b, const Values& v) {
+        const Value at = constant(b, 0, Type(DType::kI32, {}));
+        return Values{dynamic_update_slice(v[0], v[1], {constant(b, 2, Type(DType::kI32, {})), at})};
+      },
+      numbers, 0);
+  both(
+      "concatenate along a fixed dimension", {kRows, kRows},
+      [](Builder&, const Values& v) { return Values{concatenate({v[0], v[1]}, 1)}; }, numbers, 0);
   // The parts lie one after the other at their run-time sizes.
-  both("concatenate along the bounded one", {kRows, {DType::kF32, {3, 8}}, kRows}, [](Builder&, const Values& v) {
-    const Value y = concatenate({v[0], v[1], v[2]}, 0);
-    return Values{y, sum(y, {0}), size(y, 0)};
-  }, numbers, kClose);
-  both("the barrier", {kPlane}, [](Builder&, const Values& v) { return Values{sum(optimization_barrier(v[0]), {0})}; }, numbers, kClose);
+  both(
+      "concatenate along the bounded one", {kRows, {DType::kF32, {3, 8}}, kRows},
+      [](Builder&, const Values& v) {
+        const Value y = concatenate({v[0], v[1], v[2]}, 0);
+        return Values{y, sum(y, {0}), size(y, 0)};
+      },
+      numbers, kClose);
+  both(
+      "the barrier", {kPlane}, [](Builder&, const Values& v) { return Values{sum(optimization_barrier(v[0]), {0})}; },
+      numbers, kClose);
 }
 
 void sorts_windows_and_indexing_with_bounds() {
-  both("sort along both", {kPlane}, [](Builder&, const Values& v) {
-    auto less = [](const Values& a) { return Values{compare(a[0], a[1], "LT")}; };
-    return Values{sort({v[0]}, 0, true, less)[0], sort({v[0]}, 1, true, less)[0]};
-  }, numbers, 0);
+  both(
+      "sort along both", {kPlane},
+      [](Builder&, const Values& v) {
+        auto less = [](const Values& a) { return Values{compare(a[0], a[1], "LT")}; };
+        return Values{sort({v[0]}, 0, true, less)[0], sort({v[0]}, 1, true, less)[0]};
+      },
+      numbers, 0);
   both("top_k of bounded rows", {kRows}, [](Builder&, const Values& v) { return chlo_top_k(v[0], 3); }, numbers, 0);
-  both("windows beside the bounded dimension", {kRows}, [](Builder& b, const Values& v) {
-    const Window w{.dimensions = {1, 3}, .strides = {1, 2}, .base_dilations = {}, .window_dilations = {}, .padding = {}};
-    const Value y = reduce_window({v[0]}, {constant(b, 0, Type(DType::kF32, {}))}, w, [](const Values& a) { return Values{add(a[0], a[1])}; })[0];
-    return Values{y, sum(y, {0})};
-  }, numbers, kClose);
-  const GatherDims rows{.offset_dims = {1}, .collapsed_slice_dims = {0}, .operand_batching_dims = {}, .start_indices_batching_dims = {},
-                        .start_index_map = {0}, .index_vector_dim = 1, .slice_sizes = {1, 8}};
-  both("a gather of bounded many", {{DType::kF32, {20, 8}}, {DType::kI32, {-1}}}, [&](Builder&, const Values& v) {
-    const Value y = gather(v[0], v[1], rows, Type(DType::kF32, {v[1].type().bound(0), 8}));
-    return Values{y, sum(y, {0})};
-  }, numbers, kClose);
-  const ScatterDims into{.update_window_dims = {1}, .inserted_window_dims = {0}, .input_batching_dims = {}, .scatter_indices_batching_dims = {},
-                         .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1};
-  both("a scatter of bounded many", {{DType::kF32, {20, 8}}, {DType::kI32, {-1}}, kRows}, [&](Builder&, const Values& v) {
-    return Values{scatter(v[0], v[1], v[2], into, [](const Values& a) { return Values{add(a[0], a[1])}; })};
-  }, numbers, kClose);
+  both(
+      "windows beside the bounded dimension", {kRows},
+      [](Builder& b, const Values& v) {
+        const Window w{
+            .dimensions = {1, 3}, .strides = {1, 2}, .base_dilations = {}, .window_dilations = {}, .padding = {}};
+        const Value y = reduce_window({v[0]}, {constant(b, 0, Type(DType::kF32, {}))}, w,
+                                      [](const Values& a) { return Values{add(a[0], a[1])}; })[0];
+        return Values{y, sum(y, {0})};
+      },
+      numbers, kClose);
+  const GatherDims rows{.offset_dims = {1},
+                        .collapsed_slice_dims = {0},
+                        .operand_batching_dims = {},
+                        .start_indices_batching_dims = {},
+                        .start_index_map = {0},
+                        .index_vector_dim = 1,
+                        .slice_sizes = {1, 8}};
+  both(
+      "a gather of bounded many", {{DType::kF32, {20, 8}}, {DType::kI32, {-1}}},
+      [&](Builder&, const Values& v) {
+        const Value y = gather(v[0], v[1], rows, Type(DType::kF32, {v[1].type().bound(0), 8}));
+        return Values{y, sum(y, {0})};
+      },
+      numbers, kClose);
+  const ScatterDims into{.update_window_dims = {1},
+                         .inserted_window_dims = {0},
+                         .input_batching_dims = {},
+                         .scatter_indices_batching_dims = {},
+                         .scatter_dims_to_operand_dims = {0},
+                         .index_vector_dim = 1};
+  both(
+      "a scatter of bounded many", {{DType::kF32, {20, 8}}, {DType::kI32, {-1}}, kRows},
+      [&](Builder&, const Values& v) {
+        return Values{scatter(v[0], v[1], v[2], into, [](const Values& a) { return Values{add(a[0], a[1])}; })};
+      },
+      numbers, kClose);
 }
 
 }  // namespace

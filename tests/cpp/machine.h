@@ -70,12 +70,18 @@ Array array(Dims dims, const std::vector<T>& values) {
 
 inline double as_double(const Array& a, int64_t i) {
   switch (a.dtype) {
-    case DType::kF32: return a.at<float>(i);
-    case DType::kF64: return a.at<double>(i);
-    case DType::kI32: return a.at<int32_t>(i);
-    case DType::kI64: return static_cast<double>(a.at<int64_t>(i));
-    case DType::kI1: return a.at<uint8_t>(i);
-    default: throw std::logic_error("as_double: " + std::string(ir::text(a.dtype)));
+    case DType::kF32:
+      return a.at<float>(i);
+    case DType::kF64:
+      return a.at<double>(i);
+    case DType::kI32:
+      return a.at<int32_t>(i);
+    case DType::kI64:
+      return static_cast<double>(a.at<int64_t>(i));
+    case DType::kI1:
+      return a.at<uint8_t>(i);
+    default:
+      throw std::logic_error("as_double: " + std::string(ir::text(a.dtype)));
   }
 }
 
@@ -84,7 +90,8 @@ inline std::string show(const Array& a) {
   for (int64_t d : a.dims) s += std::to_string(d) + " ";
   s += "] ";
   for (int64_t i = 0; i < std::min<int64_t>(a.numel(), 24); ++i) {
-    if (a.dtype == DType::kF32 || a.dtype == DType::kF64 || a.dtype == DType::kI32 || a.dtype == DType::kI64 || a.dtype == DType::kI1) {
+    if (a.dtype == DType::kF32 || a.dtype == DType::kF64 || a.dtype == DType::kI32 || a.dtype == DType::kI64 ||
+        a.dtype == DType::kI1) {
       s += std::to_string(as_double(a, i)) + " ";
     } else {
       const size_t n = ir::size_bytes(a.dtype);
@@ -168,7 +175,8 @@ inline std::vector<Array> run(const Compiled& c, const std::vector<Array>& argum
   std::vector<runtime::BufferPtr> buffers;
   std::vector<pjrt::c::Buffer*> raw, out(c.outputs.size());
   for (const Array& a : arguments) {
-    buffers.push_back(s.to_device(a.bytes.data(), a.dtype, a.dims, 0, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall));
+    buffers.push_back(
+        s.to_device(a.bytes.data(), a.dtype, a.dims, 0, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall));
     raw.push_back(buffers.back()->raw());
   }
   s.execute(*c.program, raw, {}, out, 0);
@@ -176,7 +184,8 @@ inline std::vector<Array> run(const Compiled& c, const std::vector<Array>& argum
   for (size_t i = 0; i < out.size(); ++i) {
     const pjrt::Buffer buffer(c.program->client(), out[i]);
     Array r(c.outputs[i].dtype(), c.outputs[i].bounds());
-    if (buffer.to_host_size() != r.bytes.size()) throw std::runtime_error("result " + std::to_string(i) + " has another size than its type");
+    if (buffer.to_host_size() != r.bytes.size())
+      throw std::runtime_error("result " + std::to_string(i) + " has another size than its type");
     if (!r.bytes.empty()) buffer.read(r.bytes.data(), r.bytes.size());
     results.push_back(std::move(r));
   }

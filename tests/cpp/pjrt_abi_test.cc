@@ -32,8 +32,7 @@ void expect(bool holds, const std::string& what) {
 #define EXPAND2(...) EXPAND3(EXPAND3(EXPAND3(EXPAND3(__VA_ARGS__))))
 #define EXPAND3(...) __VA_ARGS__
 #define FOR_EACH(M, S, ...) __VA_OPT__(EXPAND(FOR_EACH_STEP(M, S, __VA_ARGS__)))
-#define FOR_EACH_STEP(M, S, first, ...) \
-  M(S, first) __VA_OPT__(FOR_EACH_AGAIN PARENTHESES(M, S, __VA_ARGS__))
+#define FOR_EACH_STEP(M, S, first, ...) M(S, first) __VA_OPT__(FOR_EACH_AGAIN PARENTHESES(M, S, __VA_ARGS__))
 #define FOR_EACH_AGAIN() FOR_EACH_STEP
 
 #define FIELD(S, name)                                                    \
@@ -56,13 +55,12 @@ void expect(bool holds, const std::string& what) {
   expect(offsetof(c::Api, name) == offsetof(PJRT_Api, PJRT_##name), "entry " #name); \
   compared.insert("Api." #name);
 
-#define VALUE(ours, theirs) \
-  expect(static_cast<uint32_t>(ours) == static_cast<uint32_t>(theirs), #ours);
+#define VALUE(ours, theirs) expect(static_cast<uint32_t>(ours) == static_cast<uint32_t>(theirs), #ours);
 
 void compare_structs() {
   SAME(Api_Version, major_version, minor_version);
-  SAME(NamedValue, name, name_size, type, string_value, int64_value, int64_array_value, float_value,
-       bool_value, value_size);
+  SAME(NamedValue, name, name_size, type, string_value, int64_value, int64_array_value, float_value, bool_value,
+       value_size);
   SAME(Error_Destroy_Args, error);
   SAME(Error_Message_Args, error, message, message_size);
   SAME(Error_GetCode_Args, error, code);
@@ -73,8 +71,8 @@ void compare_structs() {
   SAME(Event_Error_Args, event);
   SAME(Event_Await_Args, event);
   SAME(Event_OnReady_Args, event, callback, user_arg);
-  SAME(Client_Create_Args, create_options, num_options, kv_get_callback, kv_get_user_arg,
-       kv_put_callback, kv_put_user_arg, client, kv_try_get_callback, kv_try_get_user_arg);
+  SAME(Client_Create_Args, create_options, num_options, kv_get_callback, kv_get_user_arg, kv_put_callback,
+       kv_put_user_arg, client, kv_try_get_callback, kv_try_get_user_arg);
   SAME(Client_Destroy_Args, client);
   SAME(Client_PlatformName_Args, client, platform_name, platform_name_size);
   SAME(Client_PlatformVersion_Args, client, platform_version, platform_version_size);
@@ -83,17 +81,14 @@ void compare_structs() {
   SAME(Client_AddressableDevices_Args, client, addressable_devices, num_addressable_devices);
   SAME(Program, code, code_size, format, format_size);
   SAME(Client_Compile_Args, client, program, compile_options, compile_options_size, executable);
-  SAME(Buffer_MemoryLayout_Tiled, minor_to_major, minor_to_major_size, tile_dims, tile_dim_sizes,
-       num_tiles);
+  SAME(Buffer_MemoryLayout_Tiled, minor_to_major, minor_to_major_size, tile_dims, tile_dim_sizes, num_tiles);
   SAME(Buffer_MemoryLayout, tiled, type);
-  SAME(Client_BufferFromHostBuffer_Args, client, data, type, dims, num_dims, byte_strides,
-       num_byte_strides, host_buffer_semantics, device, memory, device_layout,
-       done_with_host_buffer, buffer);
-  SAME(Client_CreateViewOfDeviceBuffer_Args, client, device_buffer_ptr, dims, num_dims,
-       element_type, layout, device, on_delete_callback, on_delete_callback_arg, stream, buffer,
-       memory);
-  SAME(Client_CreateUninitializedBuffer_Args, client, shape_dims, shape_num_dims,
-       shape_element_type, shape_layout, device, memory, buffer);
+  SAME(Client_BufferFromHostBuffer_Args, client, data, type, dims, num_dims, byte_strides, num_byte_strides,
+       host_buffer_semantics, device, memory, device_layout, done_with_host_buffer, buffer);
+  SAME(Client_CreateViewOfDeviceBuffer_Args, client, device_buffer_ptr, dims, num_dims, element_type, layout, device,
+       on_delete_callback, on_delete_callback_arg, stream, buffer, memory);
+  SAME(Client_CreateUninitializedBuffer_Args, client, shape_dims, shape_num_dims, shape_element_type, shape_layout,
+       device, memory, buffer);
   SAME(Device_GetDescription_Args, device, device_description);
   SAME(Device_LocalHardwareId_Args, device, local_hardware_id);
   SAME(DeviceDescription_Id_Args, device_description, id);
@@ -101,12 +96,11 @@ void compare_structs() {
   SAME(DeviceDescription_Attributes_Args, device_description, num_attributes, attributes);
   SAME(DeviceDescription_Kind_Args, device_description, device_kind, device_kind_size);
   SAME(DeviceDescription_ToString_Args, device_description, to_string, to_string_size);
-  GROWN(Device_MemoryStats_Args, device, bytes_in_use, peak_bytes_in_use, peak_bytes_in_use_is_set,
-        num_allocs, num_allocs_is_set, largest_alloc_size, largest_alloc_size_is_set, bytes_limit,
-        bytes_limit_is_set, bytes_reserved, bytes_reserved_is_set, peak_bytes_reserved,
-        peak_bytes_reserved_is_set, bytes_reservable_limit, bytes_reservable_limit_is_set,
-        largest_free_block_bytes, largest_free_block_bytes_is_set, pool_bytes, pool_bytes_is_set,
-        peak_pool_bytes, peak_pool_bytes_is_set);
+  GROWN(Device_MemoryStats_Args, device, bytes_in_use, peak_bytes_in_use, peak_bytes_in_use_is_set, num_allocs,
+        num_allocs_is_set, largest_alloc_size, largest_alloc_size_is_set, bytes_limit, bytes_limit_is_set,
+        bytes_reserved, bytes_reserved_is_set, peak_bytes_reserved, peak_bytes_reserved_is_set, bytes_reservable_limit,
+        bytes_reservable_limit_is_set, largest_free_block_bytes, largest_free_block_bytes_is_set, pool_bytes,
+        pool_bytes_is_set, peak_pool_bytes, peak_pool_bytes_is_set);
   SAME(Buffer_Destroy_Args, buffer);
   SAME(Buffer_ElementType_Args, buffer, type);
   SAME(Buffer_Dimensions_Args, buffer, dims, num_dims);
@@ -131,31 +125,27 @@ void compare_structs() {
   SAME(Executable_NumPartitions_Args, executable, num_partitions);
   SAME(Executable_SizeOfGeneratedCodeInBytes_Args, executable, size_in_bytes);
   SAME(Executable_GetCostAnalysis_Args, executable, num_properties, properties);
-  GROWN(Executable_GetCompiledMemoryStats_Args, executable, generated_code_size_in_bytes,
-        argument_size_in_bytes, output_size_in_bytes, alias_size_in_bytes, temp_size_in_bytes,
-        host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes,
-        host_alias_size_in_bytes, host_temp_size_in_bytes, peak_memory_in_bytes);
+  GROWN(Executable_GetCompiledMemoryStats_Args, executable, generated_code_size_in_bytes, argument_size_in_bytes,
+        output_size_in_bytes, alias_size_in_bytes, temp_size_in_bytes, host_generated_code_size_in_bytes,
+        host_argument_size_in_bytes, host_output_size_in_bytes, host_alias_size_in_bytes, host_temp_size_in_bytes,
+        peak_memory_in_bytes);
   SAME(Executable_OutputElementTypes_Args, executable, output_types, num_output_types);
   SAME(Executable_OutputDimensions_Args, executable, num_outputs, dims, dim_sizes);
-  SAME(Executable_Fingerprint_Args, executable, executable_fingerprint,
-       executable_fingerprint_size);
+  SAME(Executable_Fingerprint_Args, executable, executable_fingerprint, executable_fingerprint_size);
   SAME(Executable_OptimizedProgram_Args, executable, program);
-  SAME(Executable_Serialize_Args, executable, serialized_bytes, serialized_bytes_size,
-       serialized_executable, serialized_executable_deleter);
-  GROWN(Executable_DeserializeAndLoad_Args, client, serialized_executable,
-        serialized_executable_size, loaded_executable, overridden_serialized_compile_options,
-        overridden_serialized_compile_options_size);
+  SAME(Executable_Serialize_Args, executable, serialized_bytes, serialized_bytes_size, serialized_executable,
+       serialized_executable_deleter);
+  GROWN(Executable_DeserializeAndLoad_Args, client, serialized_executable, serialized_executable_size,
+        loaded_executable, overridden_serialized_compile_options, overridden_serialized_compile_options_size);
   SAME(LoadedExecutable_Destroy_Args, executable);
   SAME(LoadedExecutable_GetExecutable_Args, loaded_executable, executable);
-  SAME(LoadedExecutable_AddressableDevices_Args, executable, addressable_devices,
-       num_addressable_devices);
+  SAME(LoadedExecutable_AddressableDevices_Args, executable, addressable_devices, num_addressable_devices);
   GROWN(ExecuteOptions, send_callbacks, recv_callbacks, num_send_ops, num_recv_ops, launch_id,
-        non_donatable_input_indices, num_non_donatable_input_indices, context, call_location,
-        num_tasks, task_ids, incarnation_ids);
-  SAME(LoadedExecutable_Execute_Args, executable, options, argument_lists, num_devices, num_args,
-       output_lists, device_complete_events, execute_device);
-  SAME(TopologyDescription_Create_Args, topology_name, topology_name_size, create_options,
-       num_options, topology);
+        non_donatable_input_indices, num_non_donatable_input_indices, context, call_location, num_tasks, task_ids,
+        incarnation_ids);
+  SAME(LoadedExecutable_Execute_Args, executable, options, argument_lists, num_devices, num_args, output_lists,
+       device_complete_events, execute_device);
+  SAME(TopologyDescription_Create_Args, topology_name, topology_name_size, create_options, num_options, topology);
   SAME(TopologyDescription_Destroy_Args, topology);
   SAME(TopologyDescription_PlatformName_Args, topology, platform_name, platform_name_size);
   SAME(TopologyDescription_PlatformVersion_Args, topology, platform_version, platform_version_size);
@@ -333,8 +323,7 @@ void compare_enums() {
   VALUE(Error::Code::kUnavailable, PJRT_Error_Code_UNAVAILABLE)
   VALUE(Error::Code::kDataLoss, PJRT_Error_Code_DATA_LOSS)
   VALUE(Error::Code::kUnauthenticated, PJRT_Error_Code_UNAUTHENTICATED)
-  VALUE(HostBufferSemantics::kImmutableOnlyDuringCall,
-        PJRT_HostBufferSemantics_kImmutableOnlyDuringCall)
+  VALUE(HostBufferSemantics::kImmutableOnlyDuringCall, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall)
   VALUE(HostBufferSemantics::kImmutableUntilTransferCompletes,
         PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes)
   VALUE(HostBufferSemantics::kImmutableZeroCopy, PJRT_HostBufferSemantics_kImmutableZeroCopy)
@@ -393,7 +382,7 @@ int main() {
   compare_table();
   compare_enums();
   find_forgotten(TORCH_TPU_C_API_H);
-  std::printf("%zu structs, fields and entries compared with API 0.%d, %d failures\n",
-              compared.size(), PJRT_API_MINOR, failures);
+  std::printf("%zu structs, fields and entries compared with API 0.%d, %d failures\n", compared.size(), PJRT_API_MINOR,
+              failures);
   return failures == 0 ? 0 : 1;
 }

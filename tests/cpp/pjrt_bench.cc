@@ -20,8 +20,7 @@ double best_us(int calls, F&& call) {
   for (int round = 0; round < 15; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
-    const std::chrono::duration<double, std::micro> taken =
-        std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
     best = std::min(best, taken.count() / calls);
   }
   return best;
@@ -32,8 +31,7 @@ void run(const char* path) {
   const std::string options = CompileOptions().serialize();
   const Device& device = client->devices()[0];
   auto program = [&](const char* attribute) {
-    return client->compile(std::string("module @add { func.func @main(%a: tensor<8x8xf32>") +
-                               attribute +
+    return client->compile(std::string("module @add { func.func @main(%a: tensor<8x8xf32>") + attribute +
                                ", %b: tensor<8x8xf32>) -> tensor<8x8xf32> {"
                                "%0 = stablehlo.add %a, %b : tensor<8x8xf32> "
                                "return %0 : tensor<8x8xf32> } }",
@@ -45,8 +43,7 @@ void run(const char* path) {
   const int64_t dims[] = {8, 8};
   auto fresh = [&] {
     return client
-        ->buffer_from_host(ones.data(), ElementType::kF32, dims,
-                           HostBufferSemantics::kImmutableOnlyDuringCall, device)
+        ->buffer_from_host(ones.data(), ElementType::kF32, dims, HostBufferSemantics::kImmutableOnlyDuringCall, device)
         .buffer;
   };
   const Buffer a = fresh(), b = fresh();
@@ -64,8 +61,7 @@ void run(const char* path) {
     executable.execute(args, {}, {&output, 1});
     x = Buffer(client, output);
   };
-  std::printf("%-52s %7.2f us\n", "add 8x8, not waiting, chain",
-              best_us(2000, [&] { chain(add); }));
+  std::printf("%-52s %7.2f us\n", "add 8x8, not waiting, chain", best_us(2000, [&] { chain(add); }));
   std::printf("%-52s %7.2f us\n", "add 8x8, not waiting, chain with donation",
               best_us(2000, [&] { chain(add_donating); }));
   std::printf("%-52s %7.2f us\n", "add 8x8 and wait for its event", best_us(1000, [&] {
@@ -79,13 +75,11 @@ void run(const char* path) {
               }));
   const float scalar = 1;
   std::printf("%-52s %7.2f us\n", "host scalar to device", best_us(2000, [&] {
-                client->buffer_from_host(&scalar, ElementType::kF32, {},
-                                         HostBufferSemantics::kImmutableOnlyDuringCall, device);
+                client->buffer_from_host(&scalar, ElementType::kF32, {}, HostBufferSemantics::kImmutableOnlyDuringCall,
+                                         device);
               }));
   const Buffer scalar_buffer =
-      client
-          ->buffer_from_host(&scalar, ElementType::kF32, {},
-                             HostBufferSemantics::kImmutableOnlyDuringCall, device)
+      client->buffer_from_host(&scalar, ElementType::kF32, {}, HostBufferSemantics::kImmutableOnlyDuringCall, device)
           .buffer;
   std::printf("%-52s %7.2f us\n", "ready scalar to host: to_host", best_us(2000, [&] {
                 float value;
@@ -104,8 +98,8 @@ void run(const char* path) {
                 scalar_buffer.unsafe_pointer();
               }));
   const std::string bytes = add.serialize();
-  std::printf("%-52s %7.0f us, %zu bytes\n", "deserialize",
-              best_us(10, [&] { client->deserialize(bytes); }), bytes.size());
+  std::printf("%-52s %7.0f us, %zu bytes\n", "deserialize", best_us(10, [&] { client->deserialize(bytes); }),
+              bytes.size());
   std::printf("%-52s %7.0f us\n", "compile", best_us(2, [&] { program(""); }));
 }
 

@@ -69,9 +69,9 @@ struct Fixture {
   std::shared_ptr<Client> client;
 
   Buffer floats(std::vector<float> values, size_t device = 0) const {
-    auto [buffer, done] = client->buffer_from_host(values.data(), ElementType::kF32, kDims,
-                                                   HostBufferSemantics::kImmutableOnlyDuringCall,
-                                                   client->devices()[device]);
+    auto [buffer, done] =
+        client->buffer_from_host(values.data(), ElementType::kF32, kDims, HostBufferSemantics::kImmutableOnlyDuringCall,
+                                 client->devices()[device]);
     done.await();
     return std::move(buffer);
   }
@@ -82,8 +82,8 @@ struct Fixture {
     return result;
   }
 
-  Buffer run(const LoadedExecutable& program, std::vector<const Buffer*> args,
-             std::vector<int64_t> non_donatable = {}, const Device* device = nullptr) const {
+  Buffer run(const LoadedExecutable& program, std::vector<const Buffer*> args, std::vector<int64_t> non_donatable = {},
+             const Device* device = nullptr) const {
     std::vector<c::Buffer*> raw;
     for (const Buffer* arg : args) raw.push_back(arg->raw());
     c::Buffer* output = nullptr;
@@ -124,27 +124,22 @@ void test_every_element_type_survives_a_round_trip(const Fixture& f) {
     uint8_t mask;  // of the bytes that are valid values
   };
   const Case cases[] = {
-      {ElementType::kPred, 1, 1},         {ElementType::kS8, 1, 255},
-      {ElementType::kS16, 2, 255},        {ElementType::kS32, 4, 255},
-      {ElementType::kS64, 8, 255},        {ElementType::kU8, 1, 255},
-      {ElementType::kU16, 2, 255},        {ElementType::kU32, 4, 255},
-      {ElementType::kU64, 8, 255},        {ElementType::kF16, 2, 255},
-      {ElementType::kF32, 4, 255},        {ElementType::kF64, 8, 255},
-      {ElementType::kBF16, 2, 255},       {ElementType::kC64, 8, 255},
-      {ElementType::kC128, 16, 255},      {ElementType::kF8E5M2, 1, 255},
-      {ElementType::kF8E4M3FN, 1, 255},   {ElementType::kF8E4M3B11FNUZ, 1, 255},
-      {ElementType::kF8E5M2FNUZ, 1, 255}, {ElementType::kF8E4M3FNUZ, 1, 255},
-      {ElementType::kS4, 1, 7},           {ElementType::kU4, 1, 15},
-      {ElementType::kS2, 1, 1},           {ElementType::kU2, 1, 3},
-      {ElementType::kF8E4M3, 1, 255},     {ElementType::kF8E3M4, 1, 255},
-      {ElementType::kF8E8M0FNU, 1, 255},  {ElementType::kF4E2M1FN, 1, 15},
+      {ElementType::kPred, 1, 1},         {ElementType::kS8, 1, 255},         {ElementType::kS16, 2, 255},
+      {ElementType::kS32, 4, 255},        {ElementType::kS64, 8, 255},        {ElementType::kU8, 1, 255},
+      {ElementType::kU16, 2, 255},        {ElementType::kU32, 4, 255},        {ElementType::kU64, 8, 255},
+      {ElementType::kF16, 2, 255},        {ElementType::kF32, 4, 255},        {ElementType::kF64, 8, 255},
+      {ElementType::kBF16, 2, 255},       {ElementType::kC64, 8, 255},        {ElementType::kC128, 16, 255},
+      {ElementType::kF8E5M2, 1, 255},     {ElementType::kF8E4M3FN, 1, 255},   {ElementType::kF8E4M3B11FNUZ, 1, 255},
+      {ElementType::kF8E5M2FNUZ, 1, 255}, {ElementType::kF8E4M3FNUZ, 1, 255}, {ElementType::kS4, 1, 7},
+      {ElementType::kU4, 1, 15},          {ElementType::kS2, 1, 1},           {ElementType::kU2, 1, 3},
+      {ElementType::kF8E4M3, 1, 255},     {ElementType::kF8E3M4, 1, 255},     {ElementType::kF8E8M0FNU, 1, 255},
+      {ElementType::kF4E2M1FN, 1, 15},
   };
   for (const Case& t : cases) {
     std::vector<uint8_t> sent(6 * t.size);
     for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<uint8_t>(i * 37 + 5) & t.mask;
     auto [buffer, done] = f.client->buffer_from_host(
-        sent.data(), t.type, kDims, HostBufferSemantics::kImmutableUntilTransferCompletes,
-        f.client->devices()[0]);
+        sent.data(), t.type, kDims, HostBufferSemantics::kImmutableUntilTransferCompletes, f.client->devices()[0]);
     done.await();
     CHECK(buffer.element_type() == t.type);
     CHECK(buffer.dims().size() == 2 && buffer.dims()[0] == 2 && buffer.dims()[1] == 3);
@@ -162,15 +157,13 @@ void test_every_element_type_survives_a_round_trip(const Fixture& f) {
 
 void test_scalars_and_empty_arrays_transfer(const Fixture& f) {
   const float value = 3.5f;
-  auto scalar = f.client->buffer_from_host(&value, ElementType::kF32, {},
-                                           HostBufferSemantics::kImmutableOnlyDuringCall,
+  auto scalar = f.client->buffer_from_host(&value, ElementType::kF32, {}, HostBufferSemantics::kImmutableOnlyDuringCall,
                                            f.client->devices()[0]);
   CHECK(f.floats(scalar.buffer) == std::vector<float>{3.5f});
   CHECK(scalar.buffer.dims().empty());
   const int64_t dims[] = {0, 3};
   auto empty = f.client->buffer_from_host(&value, ElementType::kF32, dims,
-                                          HostBufferSemantics::kImmutableOnlyDuringCall,
-                                          f.client->devices()[0]);
+                                          HostBufferSemantics::kImmutableOnlyDuringCall, f.client->devices()[0]);
   CHECK(empty.buffer.to_host_size() == 0);
   CHECK(f.floats(empty.buffer).empty());
   float back = 0;
@@ -182,17 +175,16 @@ void test_scalars_and_empty_arrays_transfer(const Fixture& f) {
 void test_strided_host_memory_arrives_dense(const Fixture& f) {
   const std::vector<float> column_major = {0, 3, 1, 4, 2, 5};
   const int64_t strides[] = {4, 8};
-  auto sent = f.client->buffer_from_host(column_major.data(), ElementType::kF32, kDims,
-                                         HostBufferSemantics::kImmutableOnlyDuringCall,
-                                         f.client->devices()[0], strides);
+  auto sent =
+      f.client->buffer_from_host(column_major.data(), ElementType::kF32, kDims,
+                                 HostBufferSemantics::kImmutableOnlyDuringCall, f.client->devices()[0], strides);
   CHECK(f.floats(sent.buffer) == kCount);
 }
 
 void test_high_ranks_come_back_row_major(const Fixture& f) {
   const std::vector<int64_t> dims = {1, 2, 1, 3, 1, 1, 1, 1, 1, 1};
   auto sent = f.client->buffer_from_host(kCount.data(), ElementType::kF32, dims,
-                                         HostBufferSemantics::kImmutableOnlyDuringCall,
-                                         f.client->devices()[0]);
+                                         HostBufferSemantics::kImmutableOnlyDuringCall, f.client->devices()[0]);
   CHECK(f.floats(sent.buffer) == kCount);
 }
 
@@ -208,8 +200,7 @@ void test_raw_copy_reads_a_part(const Fixture& f) {
 void test_too_small_destination_is_an_error(const Fixture& f) {
   const Buffer buffer = f.floats(kCount);
   float one = 0;
-  CHECK(error_of([&] { buffer.to_host(&one, sizeof(one)).await(); }).code() ==
-        Error::Code::kInvalidArgument);
+  CHECK(error_of([&] { buffer.to_host(&one, sizeof(one)).await(); }).code() == Error::Code::kInvalidArgument);
   CHECK(error_of([&] { buffer.read(&one, sizeof(one)); }).code() == Error::Code::kInvalidArgument);
 }
 
@@ -235,8 +226,8 @@ void test_a_view_uses_the_callers_memory(const Fixture& f) {
   {
     Buffer view;
     const Error error = error_of([&] {
-      view = f.client->view_of_host(memory, ElementType::kF32, kDims, f.client->devices()[0],
-                                    [&] { gone.set_value(); });
+      view =
+          f.client->view_of_host(memory, ElementType::kF32, kDims, f.client->devices()[0], [&] { gone.set_value(); });
     });
     if (error.code() == Error::Code::kUnimplemented) return;
     CHECK(error.code() == Error::Code::kOk);
@@ -250,9 +241,8 @@ void test_a_view_uses_the_callers_memory(const Fixture& f) {
 
 void test_uninitialized_buffer_has_its_shape(const Fixture& f) {
   Buffer buffer;
-  const Error error = error_of([&] {
-    buffer = f.client->uninitialized_buffer(ElementType::kF32, kDims, f.client->devices()[0]);
-  });
+  const Error error =
+      error_of([&] { buffer = f.client->uninitialized_buffer(ElementType::kF32, kDims, f.client->devices()[0]); });
   if (error.code() == Error::Code::kUnimplemented) return;
   CHECK(error.code() == Error::Code::kOk);
   CHECK(buffer.to_host_size() == 24);
@@ -342,8 +332,7 @@ void test_a_serialized_program_loads_again(const Fixture& f) {
     CHECK(f.floats(f.run(add, {&a, &b})) == kCountPlusOne);
   }
   CHECK(error_of([&] { f.client->deserialize("rubbish"); }).code() != Error::Code::kOk);
-  CHECK(error_of([&] { f.client->deserialize(bytes.substr(0, bytes.size() / 2)); }).code() !=
-        Error::Code::kOk);
+  CHECK(error_of([&] { f.client->deserialize(bytes.substr(0, bytes.size() / 2)); }).code() != Error::Code::kOk);
 }
 
 void test_compile_errors_keep_the_plugins_words(const Fixture& f) {
@@ -365,17 +354,15 @@ void test_compile_options_serialize_to_known_bytes(const Fixture&) {
   options.num_replicas = 2;
   options.num_partitions = 200;
   options.use_spmd_partitioning = true;
-  options.env_option_overrides = {
-      {"s", std::string("x")}, {"b", true}, {"i", int64_t{-1}}, {"d", 1.0}};
-  CHECK(options.serialize() ==
-        std::string("\x1a\x07\x20\x02\x28\xc8\x01\x30\x01"
-                    "\x3a\x08\x0a\x01s\x12\x03\x0a\x01x"
-                    "\x3a\x07\x0a\x01"
-                    "b\x12\x02\x10\x01"
-                    "\x3a\x10\x0a\x01i\x12\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-                    "\x3a\x0e\x0a\x01"
-                    "d\x12\x09\x21\x00\x00\x00\x00\x00\x00\xf0\x3f",
-                    62));
+  options.env_option_overrides = {{"s", std::string("x")}, {"b", true}, {"i", int64_t{-1}}, {"d", 1.0}};
+  CHECK(options.serialize() == std::string("\x1a\x07\x20\x02\x28\xc8\x01\x30\x01"
+                                           "\x3a\x08\x0a\x01s\x12\x03\x0a\x01x"
+                                           "\x3a\x07\x0a\x01"
+                                           "b\x12\x02\x10\x01"
+                                           "\x3a\x10\x0a\x01i\x12\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+                                           "\x3a\x0e\x0a\x01"
+                                           "d\x12\x09\x21\x00\x00\x00\x00\x00\x00\xf0\x3f",
+                                           62));
 }
 
 void test_option_overrides_of_every_kind_are_accepted(const Fixture& f) {
@@ -458,8 +445,7 @@ void test_devices_reduce_together(const Fixture& f) {
     const Buffer sum(f.client, outputs[i]);
     CHECK(f.floats(sum) == std::vector<float>(6, static_cast<float>(count)));
   }
-  CHECK(error_of([&] { all_reduce.execute(arg_lists, {}, {}); }).code() ==
-        Error::Code::kInvalidArgument);
+  CHECK(error_of([&] { all_reduce.execute(arg_lists, {}, {}); }).code() == Error::Code::kInvalidArgument);
 }
 
 void test_a_bounded_result_is_read_compactly(const Fixture& f) {
@@ -473,8 +459,7 @@ void test_a_bounded_result_is_read_compactly(const Fixture& f) {
   })",
                                                  CompileOptions().serialize());
   const int32_t one = 1;
-  auto size = f.client->buffer_from_host(&one, ElementType::kS32, {},
-                                         HostBufferSemantics::kImmutableOnlyDuringCall,
+  auto size = f.client->buffer_from_host(&one, ElementType::kS32, {}, HostBufferSemantics::kImmutableOnlyDuringCall,
                                          f.client->devices()[0]);
   const Buffer a = f.floats(kCount);
   const Buffer result = f.run(cut, {&a, &size.buffer});
@@ -511,16 +496,13 @@ void test_an_event_of_lost_memory_tells_its_error(const Fixture& f) {
   })",
                                                   CompileOptions().serialize());
   const float one = 1;
-  auto x = f.client->buffer_from_host(&one, ElementType::kF32, {},
-                                      HostBufferSemantics::kImmutableOnlyDuringCall,
+  auto x = f.client->buffer_from_host(&one, ElementType::kF32, {}, HostBufferSemantics::kImmutableOnlyDuringCall,
                                       f.client->devices()[0]);
   std::promise<Error::Code> code;
   const Error direct = error_of([&] {
     const Buffer result = f.run(huge, {&x.buffer});
     const Event ready = result.ready_event();
-    ready.on_ready([&](const Error* error) {
-      code.set_value(error == nullptr ? Error::Code::kOk : error->code());
-    });
+    ready.on_ready([&](const Error* error) { code.set_value(error == nullptr ? Error::Code::kOk : error->code()); });
     const Error::Code told = code.get_future().get();
     const Error awaited = error_of([&] { ready.await(); });
     CHECK(awaited.code() == told);
@@ -532,9 +514,8 @@ void test_an_event_of_lost_memory_tells_its_error(const Fixture& f) {
 void test_objects_outlive_the_names_of_their_client(const Fixture& f) {
   std::shared_ptr<Client> client = Client::create(f.plugin);
   const float one = 1;
-  HostTransfer sent =
-      client->buffer_from_host(&one, ElementType::kF32, {},
-                               HostBufferSemantics::kImmutableOnlyDuringCall, client->devices()[0]);
+  HostTransfer sent = client->buffer_from_host(&one, ElementType::kF32, {},
+                                               HostBufferSemantics::kImmutableOnlyDuringCall, client->devices()[0]);
   const LoadedExecutable add = client->compile(kAdd, CompileOptions().serialize());
   client.reset();
   float back = 0;
@@ -574,8 +555,7 @@ void test_unusable_plugins_are_explained(const char* too_old, const char* no_plu
 
 void test_topologies_of_the_plugin(const Fixture& f) {
   // No topology has this name; a plugin that knows no topologies says so. Either way an Error.
-  CHECK(error_of([&] { Topology::create(f.plugin, "no such topology"); }).code() !=
-        Error::Code::kOk);
+  CHECK(error_of([&] { Topology::create(f.plugin, "no such topology"); }).code() != Error::Code::kOk);
 }
 
 #define RUN(test)                             \
@@ -594,8 +574,8 @@ void run_all(const char* plugin) {
   Fixture fixture;
   fixture.plugin = Plugin::load(plugin);
   fixture.client = Client::create(fixture.plugin, {{"cpu_device_count", 4}});
-  std::printf("%s, API 0.%d, %zu devices\n", fixture.client->platform_name().c_str(),
-              fixture.plugin->api_minor(), fixture.client->devices().size());
+  std::printf("%s, API 0.%d, %zu devices\n", fixture.client->platform_name().c_str(), fixture.plugin->api_minor(),
+              fixture.client->devices().size());
   RUN(test_plugin_loads_once);
   RUN(test_client_knows_its_devices);
   RUN(test_every_element_type_survives_a_round_trip);
@@ -632,9 +612,7 @@ void run_all(const char* plugin) {
 // Collects what goes to stderr while it lives.
 class StderrCapture {
  public:
-  StderrCapture() : saved_(dup(STDERR_FILENO)), file_(std::tmpfile()) {
-    dup2(fileno(file_), STDERR_FILENO);
-  }
+  StderrCapture() : saved_(dup(STDERR_FILENO)), file_(std::tmpfile()) { dup2(fileno(file_), STDERR_FILENO); }
   ~StderrCapture() {
     dup2(saved_, STDERR_FILENO);
     close(saved_);

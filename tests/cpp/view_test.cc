@@ -51,7 +51,8 @@ struct View {
       for (int64_t v : d) s += std::to_string(v) + ",";
       return s + ")";
     };
-    return "buffer " + list(buffer) + " sizes " + list(sizes) + " strides " + list(strides) + " offset " + std::to_string(offset);
+    return "buffer " + list(buffer) + " sizes " + list(sizes) + " strides " + list(strides) + " offset " +
+           std::to_string(offset);
   }
 };
 
@@ -203,7 +204,8 @@ std::vector<int64_t> planned_positions(const View& v, const ViewPlan& p) {
       rest /= v.sizes[d];
     }
     for (int j = 0; j < p.num_segments; ++j) at += p.starts[j] * stride[j];
-    for (int w = 0; w < p.num_walks; ++w) at += index[p.walk_dim[w]] * p.steps[p.walk_segment[w]] * stride[p.walk_segment[w]];
+    for (int w = 0; w < p.num_walks; ++w)
+      at += index[p.walk_dim[w]] * p.steps[p.walk_segment[w]] * stride[p.walk_segment[w]];
     where.push_back(at);
   }
   return where;
@@ -259,17 +261,17 @@ void the_usual_views_are_windows_that_share_a_plan() {
     std::vector<int64_t> offsets;
   };
   const Case cases[] = {
-      {{6, 10}, {10, 1}, {0, 60, 180}},              // x[i]
-      {{4, 10}, {60, 1}, {0, 10, 50}},               // x[:, i]
-      {{4, 6}, {60, 10}, {0, 1, 9}},                 // x[:, :, i]
-      {{2, 6, 10}, {60, 10, 1}, {0, 60, 120}},       // x[i:i+2]
-      {{4, 6, 5}, {60, 10, 2}, {0, 1}},              // x[..., i::2]
-      {{10, 6, 4}, {1, 10, 60}, {0}},                // x.T
-      {{4, 2, 3, 10}, {60, 30, 10, 1}, {0}},         // x.view(4, 2, 3, 10)
-      {{240}, {1}, {0}},                             // x.flatten()
-      {{4, 60}, {60, 1}, {0}},                       // x.flatten(1)
-      {{24, 5}, {10, 1}, {0, 3, 5}},                 // x.flatten(0, 1)[:, i:i+5]
-      {{4, 3, 6, 10}, {60, 0, 10, 1}, {0}},          // x[:, None].expand(4, 3, 6, 10)
+      {{6, 10}, {10, 1}, {0, 60, 180}},         // x[i]
+      {{4, 10}, {60, 1}, {0, 10, 50}},          // x[:, i]
+      {{4, 6}, {60, 10}, {0, 1, 9}},            // x[:, :, i]
+      {{2, 6, 10}, {60, 10, 1}, {0, 60, 120}},  // x[i:i+2]
+      {{4, 6, 5}, {60, 10, 2}, {0, 1}},         // x[..., i::2]
+      {{10, 6, 4}, {1, 10, 60}, {0}},           // x.T
+      {{4, 2, 3, 10}, {60, 30, 10, 1}, {0}},    // x.view(4, 2, 3, 10)
+      {{240}, {1}, {0}},                        // x.flatten()
+      {{4, 60}, {60, 1}, {0}},                  // x.flatten(1)
+      {{24, 5}, {10, 1}, {0, 3, 5}},            // x.flatten(0, 1)[:, i:i+5]
+      {{4, 3, 6, 10}, {60, 0, 10, 1}, {0}},     // x[:, None].expand(4, 3, 6, 10)
   };
   for (const Case& c : cases) {
     const ViewPlan first = plan_view(buffer, c.sizes, c.strides, c.offsets[0]);
@@ -309,7 +311,8 @@ void check_programs(const std::vector<View>& views, std::mt19937_64& engine) {
       written.set<int32_t>(where[i], value.at<int32_t>(i));
     }
     arguments.push_back(value);
-    results.push_back(write_view(buffer, p, v.sizes, v.strides, starts, b.parameter(ir::Type(ir::DType::kI32, v.sizes))));
+    results.push_back(
+        write_view(buffer, p, v.sizes, v.strides, starts, b.parameter(ir::Type(ir::DType::kI32, v.sizes))));
     expected.push_back(written);
   }
   const std::vector<Array> got = test::run(test::compile(b, results), arguments);
@@ -352,8 +355,8 @@ void programs_read_and_write_what_the_strides_say() {
 
 void bytes_stay_when_a_dtype_is_reinterpreted() {
   using D = ir::DType;
-  const D dtypes[] = {D::kI8, D::kUI8, D::kI16, D::kUI16, D::kI32, D::kUI32, D::kI64, D::kUI64, D::kF16, D::kBF16,
-                      D::kF32, D::kF64, D::kC64, D::kC128, D::kF8E4M3FN, D::kF8E5M2};
+  const D dtypes[] = {D::kI8,  D::kUI8,  D::kI16, D::kUI16, D::kI32, D::kUI32, D::kI64,      D::kUI64,
+                      D::kF16, D::kBF16, D::kF32, D::kF64,  D::kC64, D::kC128, D::kF8E4M3FN, D::kF8E5M2};
   std::mt19937_64 engine(4);
   for (D from : dtypes) {
     ir::Builder b;
@@ -377,7 +380,8 @@ void bytes_stay_when_a_dtype_is_reinterpreted() {
     }
     const std::vector<Array> got = test::run(test::compile(b, results), arguments);
     for (size_t i = 0; i < got.size(); ++i) {
-      if (got[i] != expected[i]) fail(std::string(ir::text(from)) + " as " + show(got[i]) + "\n    not " + show(expected[i]));
+      if (got[i] != expected[i])
+        fail(std::string(ir::text(from)) + " as " + show(got[i]) + "\n    not " + show(expected[i]));
     }
   }
 }
@@ -389,7 +393,8 @@ void bools_are_bytes_of_0_and_1() {
   for (int i = 0; i < 8; ++i) a.set<uint8_t>(i, i % 3 == 0);
   const ir::Value v = b.parameter(ir::Type(ir::DType::kI1, {8}));
   const ir::Value as_i64 = reinterpret(v, ir::DType::kI64);
-  const std::vector<Array> got = test::run(test::compile(b, {reinterpret(v, ir::DType::kUI8), as_i64, reinterpret(as_i64, ir::DType::kI1)}), {a});
+  const std::vector<Array> got =
+      test::run(test::compile(b, {reinterpret(v, ir::DType::kUI8), as_i64, reinterpret(as_i64, ir::DType::kI1)}), {a});
   for (const Array& g : got) CHECK(g.bytes == a.bytes);
 }
 

@@ -79,8 +79,8 @@ Type dynamic_like(const Value& from, const Type& type, const Dims& map) {
 }
 
 // Emits an op whose result dimension d has the size of from's dimension map[d] (-1: static).
-Value mapped(std::string_view name, const Values& operands, const Value& from, const Type& type,
-             const Dims& map, std::string_view attributes = {}) {
+Value mapped(std::string_view name, const Values& operands, const Value& from, const Type& type, const Dims& map,
+             std::string_view attributes = {}) {
   Value r = from.builder().op(stablehlo(name), operands, dynamic_like(from, type, map), attributes);
   for (size_t d = 0; d < map.size(); ++d) {
     if (map[d] >= 0) copy_sizes(from, map[d], r, d);
@@ -148,12 +148,9 @@ Value Builder::parameter(const Type& type) {
   return Value(this, next_id_++, type);
 }
 
-void Builder::alias_parameter(int parameter, int output) {
-  parameters_.at(parameter).aliased_output = output;
-}
+void Builder::alias_parameter(int parameter, int output) { parameters_.at(parameter).aliased_output = output; }
 
-Value Builder::op(std::string_view name, const Values& operands, const Type& result,
-                  std::string_view attributes) {
+Value Builder::op(std::string_view name, const Values& operands, const Type& result, std::string_view attributes) {
   return ops(name, operands, {result}, attributes).front();
 }
 
@@ -186,7 +183,8 @@ Values Builder::ops(std::string_view name, const Values& operands, const std::ve
   line += " : (" + types + ") -> ";
   if (results.size() != 1) line += "(";
   for (size_t i = 0; i < results.size(); ++i) {
-    if (is_too_large(results[i])) throw std::length_error("a value of " + results[i].text() + " has no address in any memory");
+    if (is_too_large(results[i]))
+      throw std::length_error("a value of " + results[i].text() + " has no address in any memory");
     line += (i ? ", " : "") + results[i].text();
     const int id = next_id_++;
     if (results.size() > 1) names_[id] = "%v" + std::to_string(first) + "#" + std::to_string(i);
@@ -287,9 +285,7 @@ Value constant(Builder& b, int64_t value, const Type& type) {
   return b.op("stablehlo.constant", {}, type, "value = dense<" + element + "> : " + type.text());
 }
 
-Value constant(Builder& b, int value, const Type& type) {
-  return constant(b, static_cast<int64_t>(value), type);
-}
+Value constant(Builder& b, int value, const Type& type) { return constant(b, static_cast<int64_t>(value), type); }
 
 Value constant_bool(Builder& b, bool value, const Type& type) {
   return b.op("stablehlo.constant", {}, type,
@@ -303,8 +299,7 @@ Value constant_i64(Builder& b, const std::vector<int64_t>& values, const Type& t
   // The flat list form needs a rank-1 type; reshape gives the rest.
   const Type flat = type.with(Dims{type.numel()});
   const std::string text = values.empty() ? "" : list(values);
-  return reshape(b.op("stablehlo.constant", {}, flat, "value = dense<" + text + "> : " + flat.text()),
-                 type.dims());
+  return reshape(b.op("stablehlo.constant", {}, flat, "value = dense<" + text + "> : " + flat.text()), type.dims());
 }
 
 Value constant_complex(Builder& b, double re, double im, const Type& type) {
@@ -343,8 +338,7 @@ Value lowest(Builder& b, const Type& type) {
 
 Value iota(Builder& b, const Type& type, int64_t dimension) {
   if (is_bool(type.dtype())) return convert(iota(b, type.with(DType::kI32), dimension), DType::kI1);
-  return b.op("stablehlo.iota", {}, unbounded(type),
-              "iota_dimension = " + std::to_string(dimension) + " : i64");
+  return b.op("stablehlo.iota", {}, unbounded(type), "iota_dimension = " + std::to_string(dimension) + " : i64");
 }
 
 // ---- elementwise ----
@@ -359,10 +353,10 @@ Value elementwise(std::string_view name, const Values& operands, DType result) {
 
 #define TPU_UNARY(function, name) \
   Value function(const Value& a) { return elementwise(name, {a}); }
-#define TPU_BINARY(function, name)                                                   \
-  Value function(const Value& a, const Value& b) {                                   \
-    if (a.dtype() != b.dtype()) mismatch(name, {a, b});                              \
-    return elementwise(name, {a, b});                                                \
+#define TPU_BINARY(function, name)                      \
+  Value function(const Value& a, const Value& b) {      \
+    if (a.dtype() != b.dtype()) mismatch(name, {a, b}); \
+    return elementwise(name, {a, b});                   \
   }
 TPU_BINARY(add, "add")
 TPU_BINARY(subtract, "subtract")
@@ -410,9 +404,7 @@ Value real(const Value& a) { return is_complex(a.dtype()) ? elementwise("real", 
 Value imag(const Value& a) {
   return is_complex(a.dtype()) ? elementwise("imag", {a}, real_of(a.dtype())) : zeros_like(a);
 }
-Value complex(const Value& re, const Value& im) {
-  return elementwise("complex", {re, im}, complex_of(re.dtype()));
-}
+Value complex(const Value& re, const Value& im) { return elementwise("complex", {re, im}, complex_of(re.dtype())); }
 Value conj(const Value& a) { return is_complex(a.dtype()) ? complex(real(a), negate(imag(a))) : a; }
 Value chlo(std::string_view name, const Value& a) { return elementwise("chlo." + std::string(name), {a}); }
 
@@ -475,7 +467,8 @@ Value broadcast_in_dim(const Value& a, const Type& type, const Dims& broadcast_d
     if (a.type().is_dynamic(d)) sized.set_dynamic(broadcast_dimensions[d]);
   }
   for (int64_t d = 0; d < type.rank(); ++d) {
-    if (type.is_dynamic(d) && !sized.is_dynamic(d)) throw StaticShapeRequired("broadcast to " + type.text() + ", whose size is not known");
+    if (type.is_dynamic(d) && !sized.is_dynamic(d))
+      throw StaticShapeRequired("broadcast to " + type.text() + ", whose size is not known");
   }
   Value r = broadcast_at_bound(a, type.bounds(), broadcast_dimensions);
   for (int64_t d = 0; d < a.rank(); ++d) {
@@ -561,9 +554,9 @@ Value slice(const Value& a, const Dims& starts, const Dims& limits, const Dims& 
     bounds.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
   }
   if (map == identity(a.rank())) return a;
-  return mapped("slice", {x}, a, Type(a.dtype(), bounds), map,
-                "start_indices = " + array(starts) + ", limit_indices = " + array(limits) +
-                    ", strides = " + array(strides));
+  return mapped(
+      "slice", {x}, a, Type(a.dtype(), bounds), map,
+      "start_indices = " + array(starts) + ", limit_indices = " + array(limits) + ", strides = " + array(strides));
 }
 
 Value slice_in_dim(const Value& a, int64_t d, int64_t start, int64_t limit, int64_t stride) {
@@ -577,8 +570,8 @@ Value slice_in_dim(const Value& a, int64_t d, int64_t start, int64_t limit, int6
 Value dynamic_slice(const Value& a, const Values& starts, const Dims& sizes) {
   Values operands = {to_bound(a)};
   operands.insert(operands.end(), starts.begin(), starts.end());
-  Value r = a.builder().op("stablehlo.dynamic_slice", operands, Type(a.dtype(), sizes),
-                           "slice_sizes = " + array(sizes));
+  Value r =
+      a.builder().op("stablehlo.dynamic_slice", operands, Type(a.dtype(), sizes), "slice_sizes = " + array(sizes));
   for (int64_t d = 0; d < a.rank(); ++d) {
     if (!a.type().is_dynamic(d)) continue;
     if (sizes[d] != a.type().bound(d)) throw StaticShapeRequired("dynamic_slice of " + a.type().text());
@@ -666,8 +659,7 @@ Value count(const Value& a, const Dims& dims, DType dtype) {
 Value set_dimension_size(const Value& a, int64_t d, const Value& size) {
   Type t = a.type();
   t.set_dynamic(d);
-  Value r = a.builder().op("stablehlo.set_dimension_size", {a, size}, t,
-                           "dimension = " + std::to_string(d) + " : i64");
+  Value r = a.builder().op("stablehlo.set_dimension_size", {a, size}, t, "dimension = " + std::to_string(d) + " : i64");
   for (int64_t k = 0; k < a.rank(); ++k) copy_sizes(a, k, r, k);
   r.set_size_id(d, size.id());
   return r;
@@ -680,8 +672,8 @@ Value to_bound(const Value& a) {
     const Value bound = constant(a.builder(), a.type().bound(d), kI32Scalar);
     Type t = v.type();
     t.set_dynamic(d, false);
-    Value r = a.builder().op("stablehlo.set_dimension_size", {v, bound}, t,
-                             "dimension = " + std::to_string(d) + " : i64");
+    Value r =
+        a.builder().op("stablehlo.set_dimension_size", {v, bound}, t, "dimension = " + std::to_string(d) + " : i64");
     for (int64_t k = d + 1; k < a.rank(); ++k) copy_sizes(a, k, r, k);
     v = r;
   }
@@ -734,8 +726,7 @@ int64_t window_extent(const Window& w, size_t d, int64_t input) {
 
 Value reduce(const Value& a, const Value& init, const Dims& dimensions, std::string_view reducer) {
   auto plain = [&](const Value& v, const Value& start, std::string_view op) {
-    return reduce({v}, {start}, dimensions,
-                  [&](const Values& args) { return Values{elementwise(op, args)}; })[0];
+    return reduce({v}, {start}, dimensions, [&](const Values& args) { return Values{elementwise(op, args)}; })[0];
   };
   const Value r = plain(a, init, reducer);
   if ((reducer != "maximum" && reducer != "minimum") || !is_floating(a.dtype())) return r;
@@ -767,7 +758,8 @@ Values reduce(const Values& operands, const Values& inits, const Dims& dimension
   arguments.insert(arguments.end(), scalars.begin(), scalars.end());
   Values all = operands;
   all.insert(all.end(), inits.begin(), inits.end());
-  Values out = b.ops("stablehlo.reduce", all, results, "dimensions = " + array(dimensions), {b.region(arguments, body)});
+  Values out =
+      b.ops("stablehlo.reduce", all, results, "dimensions = " + array(dimensions), {b.region(arguments, body)});
   for (Value& r : out) {
     for (size_t d = 0; d < map.size(); ++d) copy_sizes(first, map[d], r, d);
   }
@@ -808,9 +800,8 @@ Value select_and_scatter(const Value& operand, const Value& source, const Value&
   operand.dims();
   source.dims();
   const Type scalar(operand.dtype(), {});
-  const std::string ge = b.region({scalar, scalar}, [](const Values& a) {
-    return Values{or_(compare(a[0], a[1], "GE"), is_nan(a[0]))};
-  });
+  const std::string ge =
+      b.region({scalar, scalar}, [](const Values& a) { return Values{or_(compare(a[0], a[1], "GE"), is_nan(a[0]))}; });
   const std::string sum = b.region({scalar, scalar}, [](const Values& a) { return Values{add(a[0], a[1])}; });
   return b.ops("stablehlo.select_and_scatter", {operand, source, init}, {operand.type()}, window_text(window),
                {ge, sum})[0];
@@ -834,8 +825,7 @@ Values sort(const Values& operands, int64_t dimension, bool stable, const Body& 
 
 // ---- contractions ----
 
-Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result,
-                  std::string_view precision) {
+Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result, std::string_view precision) {
   Dims bounds;
   std::vector<std::pair<const Value*, int64_t>> source;
   auto contains = [](const Dims& v, int64_t d) {
@@ -862,12 +852,13 @@ Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType
   Type type(result, bounds);
   for (size_t d = 0; d < source.size(); ++d) type.set_dynamic(d, source[d].first->type().is_dynamic(source[d].second));
   const std::string p = "#stablehlo<precision " + std::string(precision) + ">";
-  Value r = lhs.builder().op(
-      "stablehlo.dot_general", {lhs, rhs}, type,
-      "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = " + list(dims.lhs_batching) +
-          ", rhs_batching_dimensions = " + list(dims.rhs_batching) +
-          ", lhs_contracting_dimensions = " + list(dims.lhs_contracting) +
-          ", rhs_contracting_dimensions = " + list(dims.rhs_contracting) + ">, precision_config = [" + p + ", " + p + "]");
+  Value r =
+      lhs.builder().op("stablehlo.dot_general", {lhs, rhs}, type,
+                       "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = " + list(dims.lhs_batching) +
+                           ", rhs_batching_dimensions = " + list(dims.rhs_batching) +
+                           ", lhs_contracting_dimensions = " + list(dims.lhs_contracting) +
+                           ", rhs_contracting_dimensions = " + list(dims.rhs_contracting) + ">, precision_config = [" +
+                           p + ", " + p + "]");
   for (size_t d = 0; d < source.size(); ++d) copy_sizes(*source[d].first, source[d].second, r, d);
   return r;
 }
@@ -887,9 +878,8 @@ Value convolution(const Value& lhs, const Value& rhs, const ConvolutionDims& dim
           ", lhs_dilation = " + array(dims.lhs_dilation) + ", rhs_dilation = " + array(dims.rhs_dilation) +
           (dims.reversal.empty() ? "" : ", window_reversal = " + reversal + ">") +
           ", dimension_numbers = #stablehlo.conv<[" + dims.input + "]x[" + dims.kernel + "]->[" + dims.output +
-          "]>, feature_group_count = " + std::to_string(dims.feature_group_count) +
-          " : i64, batch_group_count = " + std::to_string(dims.batch_group_count) + " : i64, precision_config = [" + p +
-          ", " + p + "]");
+          "]>, feature_group_count = " + std::to_string(dims.feature_group_count) + " : i64, batch_group_count = " +
+          std::to_string(dims.batch_group_count) + " : i64, precision_config = [" + p + ", " + p + "]");
 }
 
 // ---- indexing ----
@@ -929,15 +919,16 @@ Value scatter(const Value& operand, const Value& indices, const Value& updates, 
               const Body& body) {
   Builder& b = operand.builder();
   const Type scalar(operand.dtype(), {});
-  Value r = b.ops("stablehlo.scatter", {operand, indices, updates}, {operand.type()},
-                  "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = " + list(dims.update_window_dims) +
-                      ", inserted_window_dims = " + list(dims.inserted_window_dims) +
-                      ", input_batching_dims = " + list(dims.input_batching_dims) +
-                      ", scatter_indices_batching_dims = " + list(dims.scatter_indices_batching_dims) +
-                      ", scatter_dims_to_operand_dims = " + list(dims.scatter_dims_to_operand_dims) +
-                      ", index_vector_dim = " + std::to_string(dims.index_vector_dim) +
-                      ">, indices_are_sorted = false, unique_indices = " + (dims.unique_indices ? "true" : "false"),
-                  {b.region({scalar, scalar}, body)})[0];
+  Value r =
+      b.ops("stablehlo.scatter", {operand, indices, updates}, {operand.type()},
+            "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = " + list(dims.update_window_dims) +
+                ", inserted_window_dims = " + list(dims.inserted_window_dims) +
+                ", input_batching_dims = " + list(dims.input_batching_dims) +
+                ", scatter_indices_batching_dims = " + list(dims.scatter_indices_batching_dims) +
+                ", scatter_dims_to_operand_dims = " + list(dims.scatter_dims_to_operand_dims) +
+                ", index_vector_dim = " + std::to_string(dims.index_vector_dim) +
+                ">, indices_are_sorted = false, unique_indices = " + (dims.unique_indices ? "true" : "false"),
+            {b.region({scalar, scalar}, body)})[0];
   for (int64_t d = 0; d < operand.rank(); ++d) copy_sizes(operand, d, r, d);
   return r;
 }
@@ -984,8 +975,9 @@ Value triangular_solve(const Value& a, const Value& b, bool left_side, bool lowe
 Values custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results,
                    std::string_view backend_config, Builder& b) {
   for (const Value& v : operands) v.dims();
-  return b.ops("stablehlo.custom_call", operands, results,
-               "call_target_name = \"" + std::string(target) + "\", backend_config = \"" + std::string(backend_config) + "\"");
+  return b.ops(
+      "stablehlo.custom_call", operands, results,
+      "call_target_name = \"" + std::string(target) + "\", backend_config = \"" + std::string(backend_config) + "\"");
 }
 
 Values chlo_top_k(const Value& a, int64_t k) {

@@ -57,8 +57,7 @@ class Builder {
   int num_parameters() const { return static_cast<int>(parameters_.size()); }
 
   // One op in generic form. `attributes` is the text between <{ }>, may be empty.
-  Value op(std::string_view name, const Values& operands, const Type& result,
-           std::string_view attributes = {});
+  Value op(std::string_view name, const Values& operands, const Type& result, std::string_view attributes = {});
   // The same with several results and with regions (text made by region()).
   Values ops(std::string_view name, const Values& operands, const std::vector<Type>& results,
              std::string_view attributes = {}, const std::vector<std::string>& regions = {},
@@ -87,8 +86,8 @@ class Builder {
 };
 
 // ---- constants ----
-Value constant(Builder& b, double value, const Type& type);      // splat, rounded to the dtype
-Value constant(Builder& b, int64_t value, const Type& type);     // splat; exact for integers
+Value constant(Builder& b, double value, const Type& type);   // splat, rounded to the dtype
+Value constant(Builder& b, int64_t value, const Type& type);  // splat; exact for integers
 Value constant(Builder& b, int value, const Type& type);
 Value constant_bool(Builder& b, bool value, const Type& type);
 Value constant_i64(Builder& b, const std::vector<int64_t>& values, const Type& type);  // row-major list
@@ -222,8 +221,7 @@ Value convolution(const Value& lhs, const Value& rhs, const ConvolutionDims& dim
 
 // ---- indexing ----
 struct GatherDims {
-  Dims offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims,
-      start_index_map;
+  Dims offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims, start_index_map;
   int64_t index_vector_dim = 0;
   Dims slice_sizes;
 };
@@ -240,8 +238,7 @@ Value scatter(const Value& operand, const Value& indices, const Value& updates, 
 
 // ---- control flow, linear algebra, other ----
 Values while_loop(const Values& init, const Body& condition, const Body& body);
-Values if_(const Value& predicate, const Body& then_branch, const Body& else_branch,
-           const std::vector<Type>& results);
+Values if_(const Value& predicate, const Body& then_branch, const Body& else_branch, const std::vector<Type>& results);
 Value fft(const Value& a, std::string_view kind, const Dims& lengths, const Type& result);
 Value cholesky(const Value& a, bool lower);
 Value triangular_solve(const Value& a, const Value& b, bool left_side, bool lower, bool unit_diagonal,

@@ -50,9 +50,7 @@ Values prelu_backward(Op& o) {
           ir::select(positive, zero(grad), ir::multiply(grad, x))};
 }
 
-Value hardtanh(Op& o) {
-  return ir::minimum(ir::maximum(o.x("self"), o.x("min_val")), o.x("max_val"));
-}
+Value hardtanh(Op& o) { return ir::minimum(ir::maximum(o.x("self"), o.x("min_val")), o.x("max_val")); }
 
 Value hardtanh_backward(Op& o) {
   const Value grad = o.x("grad_output"), x = o.x("self");
@@ -95,8 +93,7 @@ Value hardshrink(Op& o) {
 
 Value softshrink(Op& o) {
   const Value x = o.x("self"), bound = o.x("lambd");
-  const Value below =
-      ir::select(less(x, ir::negate(bound)), ir::add(x, bound), ir::multiply(x, zero(x)));
+  const Value below = ir::select(less(x, ir::negate(bound)), ir::add(x, bound), ir::multiply(x, zero(x)));
   return ir::select(less(bound, x), ir::subtract(x, bound), below);
 }
 
@@ -163,9 +160,7 @@ Value gelu_backward(Op& o) {
 }
 
 // tanh(log(1 + e^x)) in one exponential.
-Value mish(const Value& x) {
-  return ir::multiply(x, ir::tanh(ir::log_plus_one(ir::exponential(x))));
-}
+Value mish(const Value& x) { return ir::multiply(x, ir::tanh(ir::log_plus_one(ir::exponential(x)))); }
 
 Value softplus(Op& o) {
   const Value x = o.x("self"), beta = o.x("beta");
@@ -193,9 +188,8 @@ Value elu_backward(Op& o) {
   const Value grad = o.x("grad_output"), x = o.x("self_or_result");
   const Value scale = o.x("scale"), input_scale = o.x("input_scale");
   const Value negative = ir::multiply(o.x("alpha"), scale);
-  const Value factor = o.flag("is_result")
-                           ? ir::add(x, negative)
-                           : ir::multiply(negative, ir::exponential(ir::multiply(x, input_scale)));
+  const Value factor = o.flag("is_result") ? ir::add(x, negative)
+                                           : ir::multiply(negative, ir::exponential(ir::multiply(x, input_scale)));
   return ir::select(less_equal(x, zero(x)), ir::multiply(ir::multiply(grad, input_scale), factor),
                     ir::multiply(grad, scale));
 }

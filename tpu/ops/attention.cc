@@ -31,9 +31,7 @@ Value batched(Op& o, const Value& a, const Value& b, int64_t a_contracting, int6
 }
 
 // A per-row value broadcast along the rows of `like`.
-Value along_rows(const Value& v, const Value& like) {
-  return ir::broadcast_to(ir::unsqueeze(v, v.rank()), like);
-}
+Value along_rows(const Value& v, const Value& like) { return ir::broadcast_to(ir::unsqueeze(v, v.rank()), like); }
 
 Value sum_of_rows(const Value& v) { return sum_over(v, {v.rank() - 1}); }
 
@@ -59,8 +57,7 @@ Value scores(Op& o, const Value& query, const Value& key, int64_t key_heads) {
     const Type type(DType::kI32, s.type().bounds());
     const Value row = ir::iota(o.builder(), type, type.rank() - 2),
                 column = ir::iota(o.builder(), type, type.rank() - 1);
-    s = ir::select(ir::with_sizes_of(ir::compare(column, row, "LE"), s), s,
-                   ir::full_like(s, -INFINITY));
+    s = ir::select(ir::with_sizes_of(ir::compare(column, row, "LE"), s), s, ir::full_like(s, -INFINITY));
   }
   return grouped ? ir::reshape(s, folded) : s;
 }
@@ -93,8 +90,7 @@ Values attention(Op& o) {
     p = ir::multiply(p, dropout_factor(o, p, seed, offset));
   }
   const Value weighted = batched(o, ir::convert(p, value.dtype()), value, 1, 0);
-  const Value divisor =
-      ir::select(ir::compare(sum, ir::zeros_like(sum), "EQ"), ir::full_like(sum, 1), sum);
+  const Value divisor = ir::select(ir::compare(sum, ir::zeros_like(sum), "EQ"), ir::full_like(sum, 1), sum);
   Value out = ir::divide(weighted, along_rows(divisor, weighted));
   Value lse = ir::add(top, ir::log(sum));
   if (query.rank() == 3) lse = ir::unsqueeze(lse, 0);
@@ -112,12 +108,10 @@ Value sum_to(const Value& grad, const Value& bias) {
   Dims kept, summed;
   const int64_t lead = grad.rank() - bias.rank();
   for (int64_t d = 0; d < grad.rank(); ++d) {
-    if (d < lead || (bias.type().bound(d - lead) == 1 && grad.type().bound(d) != 1))
-      summed.push_back(d);
+    if (d < lead || (bias.type().bound(d - lead) == 1 && grad.type().bound(d) != 1)) summed.push_back(d);
   }
   if (summed.empty()) return grad;
-  const Value sum =
-      ir::reduce(grad, ir::constant(grad.builder(), 0, Type(grad.dtype(), {})), summed, "add");
+  const Value sum = ir::reduce(grad, ir::constant(grad.builder(), 0, Type(grad.dtype(), {})), summed, "add");
   return ir::reshape(sum, bias.dims());
 }
 
@@ -125,55 +119,43 @@ Value sum_to(const Value& grad, const Value& bias) {
 Values attention_backward(Op& o) {
   const Value query = o.in("query"), key = o.in("key"), value = o.in("value");
   const int64_t key_heads = key.rank() == 4 ? key.type().bound(1) : 0;
-  const Value grad_out = fold_heads(o.in("grad_out"), key_heads),
-              out = fold_heads(o.in("out"), key_heads);
+  const Value grad_out = fold_heads(o.in("grad_out"), key_heads), out = fold_heads(o.in("out"), key_heads);
   const Value s = scores(o, query, key, key_heads);
   Dims rows = s.type().bounds();
   rows.pop_back();
   Value lse = o.in("logsumexp");
   if (lse.type().bounds() != rows) lse = ir::reshape(lse, rows);
-  const Value p =
-      ir::exponential(ir::subtract(s, along_rows(finite_or_zero(ir::convert(lse, s.dtype())), s)));
+  const Value p = ir::exponential(ir::subtract(s, along_rows(finite_or_zero(ir::convert(lse, s.dtype())), s)));
   Value dropped = p, grad_p = batched(o, grad_out, value, 1, 1);
   if (o.number("dropout_p") > 0) {
-    const auto word = [&](const char* name) {
-      return ir::bitcast_convert(ir::reshape(o.in(name), {}), DType::kUI64);
-    };
+    const auto word = [&](const char* name) { return ir::bitcast_convert(ir::reshape(o.in(name), {}), DType::kUI64); };
     const Value factor = dropout_factor(o, p, word("philox_seed"), word("philox_offset"));
     dropped = ir::multiply(p, factor);
     grad_p = ir::multiply(grad_p, factor);
   }
-  const Value inner =
-      sum_of_rows(ir::multiply(ir::convert(grad_out, p.dtype()), ir::convert(out, p.dtype())));
+  const Value inner = sum_of_rows(ir::multiply(ir::convert(grad_out, p.dtype()), ir::convert(out, p.dtype())));
   const Value grad_s = ir::multiply(p, ir::subtract(grad_p, along_rows(inner, p)));
-  const Value scaled_s =
-      ir::convert(ir::multiply(grad_s, scale_of(o, query, p.dtype())), query.dtype());
+  const Value scaled_s = ir::convert(ir::multiply(grad_s, scale_of(o, query, p.dtype())), query.dtype());
   const Dims wanted = o.ints("grad_input_mask");
   Values results(4);
   if (wanted[0]) {
     const Value grad = batched(o, scaled_s, key, 1, 0);
-    results[0] =
-        grad.type().bounds() == query.type().bounds() ? grad : ir::reshape(grad, query.dims());
+    results[0] = grad.type().bounds() == query.type().bounds() ? grad : ir::reshape(grad, query.dims());
   }
   if (wanted[1]) results[1] = batched(o, scaled_s, fold_heads(query, key_heads), 0, 0);
   if (wanted[2]) results[2] = batched(o, ir::convert(dropped, grad_out.dtype()), grad_out, 0, 0);
   if (wanted[3] && o.has("attn_bias")) {
     const bool grouped = query.rank() == 4 && query.type().bound(1) != key_heads;
     const Value by_head =
-        grouped ? ir::reshape(grad_s, {query.dim(0), query.dim(1), query.dim(2), key.dim(2)})
-                : grad_s;
+        grouped ? ir::reshape(grad_s, {query.dim(0), query.dim(1), query.dim(2), key.dim(2)}) : grad_s;
     results[3] = sum_to(by_head, o.in("attn_bias"));
   }
   return results;
 }
 
 const Row kRows[] = {
-    {"_scaled_dot_product_fused_attention_overrideable",
-     attention,
-     {.static_args = {"dropout_p"}, .random = true}},
-    {"_scaled_dot_product_fused_attention_overrideable_backward",
-     attention_backward,
-     {.static_args = {"dropout_p"}}},
+    {"_scaled_dot_product_fused_attention_overrideable", attention, {.static_args = {"dropout_p"}, .random = true}},
+    {"_scaled_dot_product_fused_attention_overrideable_backward", attention_backward, {.static_args = {"dropout_p"}}},
 };
 
 }  // namespace

@@ -14,9 +14,7 @@ Dims all_but_channel(const Value& v) {
   return dims;
 }
 
-Value optional(Op& o, const char* name, DType dtype) {
-  return o.has(name) ? ir::convert(o.in(name), dtype) : Value();
-}
+Value optional(Op& o, const char* name, DType dtype) { return o.has(name) ? ir::convert(o.in(name), dtype) : Value(); }
 
 struct BatchNorm {
   Value out, mean, invstd, running_mean, running_var;

@@ -19,9 +19,7 @@ Rule logical(BinaryFunction f) {
   return [f](Op& o) { return f(o.x_as(0, DType::kI1), o.x_as(1, DType::kI1)); };
 }
 
-Value infinity(const Value& v, double sign) {
-  return ir::full_like(v, sign * std::numeric_limits<double>::infinity());
-}
+Value infinity(const Value& v, double sign) { return ir::full_like(v, sign * std::numeric_limits<double>::infinity()); }
 
 Value no(const Value& like) { return ir::convert(ir::zeros_like(like), DType::kI1); }
 

@@ -35,8 +35,7 @@ Dims spatial_dims(int64_t rank) {
   return d;
 }
 
-Value convolution(Op& o, const Value& x, const Value& w, const ir::ConvolutionDims& dims,
-                  const Dims& sizes) {
+Value convolution(Op& o, const Value& x, const Value& w, const ir::ConvolutionDims& dims, const Dims& sizes) {
   const Type type(ir::opmath(x.dtype()), sizes);
   if (x.type().numel() == 0 || w.type().numel() == 0 || type.numel() == 0) {
     return ir::constant(o.builder(), 0, type);
@@ -56,20 +55,17 @@ Value forward(Op& o, const Value& x, const Value& w, const Geometry& g, const Di
                            .reversal = {},
                            .feature_group_count = g.groups};
   for (int64_t d = 0; d < rank; ++d) {
-    const int64_t needed =
-        (sizes[d + 2] - 1) * g.stride[d] + g.dilation[d] * (w.dim(d + 2) - 1) + 1;
+    const int64_t needed = (sizes[d + 2] - 1) * g.stride[d] + g.dilation[d] * (w.dim(d + 2) - 1) + 1;
     // The gradient of a transposed convolution must not read what a large output_padding added.
     const bool is_whole = needed + g.stride[d] > x.dim(d + 2) + 2 * g.padding[d];
-    dims.padding.emplace_back(g.padding[d],
-                              is_whole ? g.padding[d] : needed - x.dim(d + 2) - g.padding[d]);
+    dims.padding.emplace_back(g.padding[d], is_whole ? g.padding[d] : needed - x.dim(d + 2) - g.padding[d]);
   }
   return convolution(o, x, w, dims, sizes);
 }
 
 // The gradient of forward() for its input of `sizes`, which is also what a transposed convolution
 // does.
-Value input_gradient(Op& o, const Value& grad, const Value& w, const Geometry& g,
-                     const Dims& sizes) {
+Value input_gradient(Op& o, const Value& grad, const Value& w, const Geometry& g, const Dims& sizes) {
   const int64_t rank = grad.rank() - 2;
   // [groups * o, i, ...] to [groups * i, o, ...] by group.
   Value kernel = ir::reverse(w, spatial_dims(rank));
@@ -103,8 +99,7 @@ Value input_gradient(Op& o, const Value& grad, const Value& w, const Geometry& g
 }
 
 // The gradient of forward() for its kernel of `sizes`: batch and features change places.
-Value kernel_gradient(Op& o, const Value& x, const Value& grad, const Geometry& g,
-                      const Dims& sizes) {
+Value kernel_gradient(Op& o, const Value& x, const Value& grad, const Geometry& g, const Dims& sizes) {
   const int64_t rank = x.rank() - 2;
   ir::ConvolutionDims dims{.input = layout("f", "b", rank),
                            .kernel = layout("i", "o", rank),
@@ -127,8 +122,8 @@ Value kernel_gradient(Op& o, const Value& x, const Value& grad, const Geometry& 
 Value convolution_overrideable(Op& o) {
   const Value x = o.in("input"), w = o.in("weight");
   const Geometry g = geometry(o, x.rank() - 2);
-  const Value y = o.flag("transposed") ? input_gradient(o, x, w, g, o.out().dims())
-                                       : forward(o, x, w, g, o.out().dims());
+  const Value y =
+      o.flag("transposed") ? input_gradient(o, x, w, g, o.out().dims()) : forward(o, x, w, g, o.out().dims());
   if (!o.has("bias")) return y;
   return ir::add(y, ir::broadcast_in_dim(ir::convert(o.in("bias"), y.dtype()), y.type(), {1}));
 }
@@ -140,19 +135,16 @@ Values convolution_backward_overrideable(Op& o) {
   const Dims wanted = o.ints("output_mask");
   Values results(3);
   if (wanted[0]) {
-    results[0] =
-        transposed ? forward(o, grad, w, g, x.dims()) : input_gradient(o, grad, w, g, x.dims());
+    results[0] = transposed ? forward(o, grad, w, g, x.dims()) : input_gradient(o, grad, w, g, x.dims());
   }
   if (wanted[1]) {
-    results[1] = transposed ? kernel_gradient(o, grad, x, g, w.dims())
-                            : kernel_gradient(o, x, grad, g, w.dims());
+    results[1] = transposed ? kernel_gradient(o, grad, x, g, w.dims()) : kernel_gradient(o, x, grad, g, w.dims());
   }
   if (wanted[2]) {
     Dims others = spatial_dims(x.rank() - 2);
     others.insert(others.begin(), 0);
     const DType dtype = ir::opmath(grad.dtype());
-    results[2] = ir::reduce(ir::convert(grad, dtype), ir::constant(o.builder(), 0, Type(dtype, {})),
-                            others, "add");
+    results[2] = ir::reduce(ir::convert(grad, dtype), ir::constant(o.builder(), 0, Type(dtype, {})), others, "add");
   }
   return results;
 }
@@ -164,9 +156,7 @@ std::vector<Type> backward_types(Op& o) {
 
 const Row kRows[] = {
     {"convolution_overrideable", convolution_overrideable, {.meta = "convolution"}},
-    {"convolution_backward_overrideable",
-     convolution_backward_overrideable,
-     {.types = backward_types}},
+    {"convolution_backward_overrideable", convolution_backward_overrideable, {.types = backward_types}},
 };
 
 }  // namespace

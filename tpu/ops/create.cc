@@ -46,8 +46,7 @@ Value between(Op& o, const Value& start, const Value& end) {
 Value spaced(Op& o) {
   const DType dtype = o.out().dtype();
   const DType within = ir::is_integral(dtype) ? DType::kF64 : dtype;
-  return between(o, ir::convert(o.scalar("start", dtype), within),
-                 ir::convert(o.scalar("end", dtype), within));
+  return between(o, ir::convert(o.scalar("start", dtype), within), ir::convert(o.scalar("end", dtype), within));
 }
 
 Value linspace(Op& o) { return ir::reshape(spaced(o), o.out().dims()); }
@@ -72,15 +71,13 @@ std::pair<Value, Value> lower_triangle(const Value& k, int64_t columns, int64_t 
   const int64_t growing = columns - first + 1;
   const int64_t grown = growing * (first + columns) / 2;
   auto start = [&](const Value& row) {
-    const Value triangle =
-        ir::divide(ir::multiply(row, ir::subtract(row, number(row, 1))), number(row, 2));
+    const Value triangle = ir::divide(ir::multiply(row, ir::subtract(row, number(row, 1))), number(row, 2));
     return ir::add(ir::multiply(row, number(row, first)), triangle);
   };
   // start(row) <= k solved for row; the root may be one off.
   const int64_t b = 2 * first - 1;
   const Value square = ir::add(ir::multiply(number(k, 8), k), number(k, b * b));
-  const Value root =
-      ir::convert(ir::floor(ir::sqrt(ir::convert(square, DType::kF64))), DType::kI64);
+  const Value root = ir::convert(ir::floor(ir::sqrt(ir::convert(square, DType::kF64))), DType::kI64);
   Value row = ir::divide(ir::subtract(root, number(k, b)), number(k, 2));
   row = ir::subtract(row, ir::convert(ir::compare(start(row), k, "GT"), DType::kI64));
   const Value next = ir::add(row, number(k, 1));
@@ -91,8 +88,7 @@ std::pair<Value, Value> lower_triangle(const Value& k, int64_t columns, int64_t 
   const Value is_full = ir::compare(full, number(k, 0), "GE");
   const Value width = number(k, columns);
   row = ir::select(is_full, ir::add(ir::divide(full, width), number(k, growing)), row);
-  return {ir::add(row, number(k, skipped)),
-          ir::select(is_full, ir::remainder(full, width), column)};
+  return {ir::add(row, number(k, skipped)), ir::select(is_full, ir::remainder(full, width), column)};
 }
 
 Value indices(const Value& row, const Value& column) {
@@ -113,8 +109,7 @@ Value triu_indices(Op& o) {
   const Value k = ir::iota(o.builder(), Type(DType::kI64, {o.out().dim(1)}), 0);
   const Value back = ir::subtract(number(k, o.out().dim(1) - 1), k);
   const auto [row, column] = lower_triangle(back, columns, columns - rows - o.integer("offset"));
-  return indices(ir::subtract(number(k, rows - 1), row),
-                 ir::subtract(number(k, columns - 1), column));
+  return indices(ir::subtract(number(k, rows - 1), row), ir::subtract(number(k, columns - 1), column));
 }
 
 // `f` counts in a dtype of its own.

@@ -22,9 +22,7 @@ Value differences(const Value& x1, const Value& x2) {
   return ir::subtract(ir::broadcast_to(a, shape), ir::broadcast_to(b, shape));
 }
 
-Value power_of(const Value& v, double p) {
-  return ir::power(v, ir::constant(v.builder(), p, Type(v.dtype(), {})));
-}
+Value power_of(const Value& v, double p) { return ir::power(v, ir::constant(v.builder(), p, Type(v.dtype(), {}))); }
 
 Value cdist(Op& o) {
   const Value off = ir::abs(differences(o.compute("x1"), o.compute("x2")));

@@ -15,8 +15,8 @@ Value is_nonzero(const Value& v) { return ir::compare(v, zero(v), "NE"); }
 
 // Where a nonzero remainder and the divisor differ in sign, floor is one below trunc.
 Value crosses_floor(const Value& remainder, const Value& divisor) {
-  return ir::and_(is_nonzero(remainder), ir::compare(less(remainder, zero(remainder)),
-                                                     less(divisor, zero(divisor)), "NE"));
+  return ir::and_(is_nonzero(remainder),
+                  ir::compare(less(remainder, zero(remainder)), less(divisor, zero(divisor)), "NE"));
 }
 
 Value modulo(const Value& a, const Value& b) {
@@ -78,8 +78,7 @@ Value integer_power(const Value& a, const Value& b) {
   auto odd = [&](const Value& v) { return is_nonzero(ir::and_(v, one)); };
   const Value negative = less(b, zero(b));
   const Values found = ir::while_loop(
-      {ir::select(negative, zero(b), b), a, one},
-      [](const Values& v) { return Values{any(is_nonzero(v[0]))}; },
+      {ir::select(negative, zero(b), b), a, one}, [](const Values& v) { return Values{any(is_nonzero(v[0]))}; },
       [&](const Values& v) {
         return Values{ir::shift_right_logical(v[0], one), ir::multiply(v[1], v[1]),
                       ir::select(odd(v[0]), ir::multiply(v[2], v[1]), v[2])};
@@ -88,8 +87,7 @@ Value integer_power(const Value& a, const Value& b) {
   const Value minus_one = ir::negate(one);
   const Value of_minus_one = ir::select(odd(b), minus_one, one);
   const Value inverse =
-      ir::select(ir::compare(a, one, "EQ"), one,
-                 ir::select(ir::compare(a, minus_one, "EQ"), of_minus_one, zero(a)));
+      ir::select(ir::compare(a, one, "EQ"), one, ir::select(ir::compare(a, minus_one, "EQ"), of_minus_one, zero(a)));
   return ir::select(negative, inverse, found[2]);
 }
 
@@ -107,7 +105,8 @@ Value pow_scalar(Op& o) {
   const Value x = o.x(0);
   const std::complex<double> e = o.complex_number("exponent");
   const bool exact = e.imag() == 0;
-  if (ir::is_integral(o.out().dtype()) && e.real() < 0) throw UserError("Integers to negative integer powers are not allowed.");
+  if (ir::is_integral(o.out().dtype()) && e.real() < 0)
+    throw UserError("Integers to negative integer powers are not allowed.");
   // CPU takes roots of f16 by pow, which has no NaN for -inf.
   const bool floats = !ir::is_integral(x.dtype()) && o.out().dtype() != DType::kF16;
   if (exact && e.real() == 0) return ir::full_like(x, 1);
@@ -130,11 +129,9 @@ Value hypot(const Value& a, const Value& b) {
   const Value x = ir::abs(a), y = ir::abs(b);
   const Value high = ir::maximum(x, y), low = ir::minimum(x, y);
   const Value ratio = ir::divide(low, high);
-  const Value length =
-      ir::multiply(high, ir::sqrt(ir::add(ir::full_like(a, 1), ir::multiply(ratio, ratio))));
+  const Value length = ir::multiply(high, ir::sqrt(ir::add(ir::full_like(a, 1), ir::multiply(ratio, ratio))));
   const Value finite = ir::select(is_zero(high), high, length);
-  return ir::select(ir::or_(is_inf(x), is_inf(y)), ir::highest(a.builder(), Type(a.dtype(), {})),
-                    finite);
+  return ir::select(ir::or_(is_inf(x), is_inf(y)), ir::highest(a.builder(), Type(a.dtype(), {})), finite);
 }
 
 // log(e^a + e^b) to the base of `unit` = log(base).
@@ -144,8 +141,7 @@ Value log_add(const Value& a, const Value& b, double unit) {
     const Value swap = less(ir::real(a), ir::real(b));
     const Value high = ir::select(swap, b, a), low = ir::select(swap, a, b);
     const Value sum = ir::add(high, ir::log_plus_one(ir::exponential(ir::subtract(low, high))));
-    const Value same_inf =
-        ir::and_(is_inf(ir::real(a)), ir::compare(ir::real(a), ir::real(b), "EQ"));
+    const Value same_inf = ir::and_(is_inf(ir::real(a)), ir::compare(ir::real(a), ir::real(b), "EQ"));
     return ir::select(same_inf, a, sum);
   }
   const Value high = ir::maximum(a, b);
@@ -174,8 +170,7 @@ Value gcd(const Value& a, const Value& b) {
       [](const Values& v) {
         const Value done = is_zero(v[0]);
         const Value divisor = ir::select(done, ir::full_like(v[0], 1), v[0]);
-        return Values{ir::select(done, v[0], ir::remainder(v[1], divisor)),
-                      ir::select(done, v[1], v[0])};
+        return Values{ir::select(done, v[0], ir::remainder(v[1], divisor)), ir::select(done, v[1], v[0])};
       });
   return found[1];
 }
@@ -185,15 +180,13 @@ Value lcm(const Value& a, const Value& b) {
   const Value divisor = ir::select(is_zero(g), ir::full_like(g, 1), g);
   // C++ computes small integers as int.
   const DType wide = ir::size_bytes(a.dtype()) < 4 ? DType::kI32 : a.dtype();
-  const Value multiple =
-      ir::multiply(ir::convert(ir::divide(a, divisor), wide), ir::convert(b, wide));
+  const Value multiple = ir::multiply(ir::convert(ir::divide(a, divisor), wide), ir::convert(b, wide));
   return ir::select(is_zero(g), g, ir::convert(ir::abs(multiple), a.dtype()));
 }
 
 // Right shifts keep the sign; PyTorch's rule for too large and negative counts is XLA's.
 Value shift_right(const Value& a, const Value& b) {
-  return ir::is_unsigned(a.dtype()) ? ir::shift_right_logical(a, b)
-                                    : ir::shift_right_arithmetic(a, b);
+  return ir::is_unsigned(a.dtype()) ? ir::shift_right_logical(a, b) : ir::shift_right_arithmetic(a, b);
 }
 
 // ---- three operands ----
@@ -202,20 +195,14 @@ Value shift_right(const Value& a, const Value& b) {
 Value lerp(Op& o) {
   const Value start = o.x("self"), end = o.x("end"), weight = o.x("weight");
   const Value span = ir::subtract(end, start);
-  const Value near_end =
-      ir::subtract(end, ir::multiply(span, ir::subtract(ir::full_like(weight, 1), weight)));
+  const Value near_end = ir::subtract(end, ir::multiply(span, ir::subtract(ir::full_like(weight, 1), weight)));
   const Value size = ir::abs(weight);
-  return ir::select(less(size, ir::full_like(size, 0.5)),
-                    ir::add(start, ir::multiply(weight, span)), near_end);
+  return ir::select(less(size, ir::full_like(size, 0.5)), ir::add(start, ir::multiply(weight, span)), near_end);
 }
 
-Value addcmul(Op& o) {
-  return ir::add(o.x(0), ir::multiply(ir::multiply(o.x("value"), o.x(1)), o.x(2)));
-}
+Value addcmul(Op& o) { return ir::add(o.x(0), ir::multiply(ir::multiply(o.x("value"), o.x(1)), o.x(2))); }
 
-Value addcdiv(Op& o) {
-  return ir::add(o.x(0), ir::divide(ir::multiply(o.x("value"), o.x(1)), o.x(2)));
-}
+Value addcdiv(Op& o) { return ir::add(o.x(0), ir::divide(ir::multiply(o.x("value"), o.x(1)), o.x(2))); }
 
 // A NaN in the operand or a bound stays; the upper bound wins.
 Value clamp(Op& o) {
@@ -247,7 +234,8 @@ Value scaled_as_cpu(Op& o, const Value& v) {
   constexpr int64_t kElementsOfTwoVectors = 32;
   const int64_t n = v.type().numel();
   const Type flat(DType::kI64, {n});
-  const Value tail = ir::compare(ir::iota(o.builder(), flat, 0), ir::constant(o.builder(), n - n % kElementsOfTwoVectors, flat), "GE");
+  const Value tail =
+      ir::compare(ir::iota(o.builder(), flat, 0), ir::constant(o.builder(), n - n % kElementsOfTwoVectors, flat), "GE");
   return ir::select(ir::reshape(tail, v.dims()), ir::convert(ir::convert(product, dtype), v.dtype()), product);
 }
 
@@ -311,18 +299,15 @@ const Row kRows[] = {
 // CPU raises when an integer is divided by zero.
 void check_divisor(Op& o, const Value& divisor) {
   if (!ir::is_integral(divisor.dtype())) return;
-  o.context().check(any(is_zero(divisor)), ir::constant(o.builder(), 0, Type(DType::kI64, {})),
-                    "RuntimeError", "ZeroDivisionError");
+  o.context().check(any(is_zero(divisor)), ir::constant(o.builder(), 0, Type(DType::kI64, {})), "RuntimeError",
+                    "ZeroDivisionError");
 }
 
 Value sign_bit(const Value& v) {
   const DType dtype = v.dtype();
   if (!ir::is_floating(dtype)) return less(v, zero(v));
   const size_t bytes = ir::size_bytes(dtype);
-  const DType bits = bytes == 8   ? DType::kI64
-                     : bytes == 4 ? DType::kI32
-                     : bytes == 2 ? DType::kI16
-                                  : DType::kI8;
+  const DType bits = bytes == 8 ? DType::kI64 : bytes == 4 ? DType::kI32 : bytes == 2 ? DType::kI16 : DType::kI8;
   const Value i = ir::bitcast_convert(v, bits);
   return less(i, zero(i));
 }

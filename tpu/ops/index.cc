@@ -27,8 +27,7 @@ struct Indexing {
     for (size_t d = 0; d < list.size(); ++d) {
       if (!list[d]) continue;
       const int64_t dim = static_cast<int64_t>(d);
-      const Value index =
-          checked_index(o, list[d], v, dim, Negative::kWraps, {out_of_bounds(v, dim)});
+      const Value index = checked_index(o, list[d], v, dim, Negative::kWraps, {out_of_bounds(v, dim)});
       indices.push_back(index.type().bounds() == shape ? index : ir::broadcast_to(index, shape));
       dims.push_back(dim);
     }
@@ -94,8 +93,7 @@ Value index_select(Op& o) {
 Value index_add(Op& o) {
   const Value v = at_least_1d(o.compute(0));
   const int64_t d = o.dim("dim", v.rank());
-  const IndexError error =
-      v.rank() > 1 ? IndexError{out_of_bounds(v, d), "RuntimeError"} : kOutOfRange;
+  const IndexError error = v.rank() > 1 ? IndexError{out_of_bounds(v, d), "RuntimeError"} : kOutOfRange;
   const Value index = at_least_1d(o.in("index"));
   const Value at = checked_index(o, index, v, d, Negative::kError, error);
   const Value source = scaled(o, at_least_1d(o.compute("source")), "alpha");
@@ -124,8 +122,7 @@ Value index_fill(Op& o) {
 // take and put index the flattened tensor.
 Value flat_index(Op& o, const Value& flat) {
   const std::string count = std::to_string(flat.dim(0));
-  const IndexError error = {"out of range: tried to access index {} on a tensor of " + count +
-                            " elements."};
+  const IndexError error = {"out of range: tried to access index {} on a tensor of " + count + " elements."};
   return checked_index(o, o.in("index"), flat, 0, Negative::kWraps, error);
 }
 

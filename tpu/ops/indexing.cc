@@ -8,14 +8,10 @@
 namespace tpu::ops {
 namespace {
 
-bool contains(const Dims& dims, int64_t d) {
-  return std::find(dims.begin(), dims.end(), d) != dims.end();
-}
+bool contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
 // i64 operand as the smallest type that StableHLO may index dimension d with.
-Value narrowed(const Value& index, const Value& v, int64_t d) {
-  return ir::convert(index, index_dtype(v, d));
-}
+Value narrowed(const Value& index, const Value& v, int64_t d) { return ir::convert(index, index_dtype(v, d)); }
 
 // One index vector per element, along a new last dimension where there are several.
 Value index_vectors(const Values& indices) {
@@ -74,8 +70,7 @@ std::string out_of_bounds(const Value& v, int64_t d) {
          std::to_string(v.type().bound(d));
 }
 
-Value checked_index(Op& o, const Value& index, const Value& v, int64_t d, Negative negative,
-                    const IndexError& error) {
+Value checked_index(Op& o, const Value& index, const Value& v, int64_t d, Negative negative, const IndexError& error) {
   if (index.type().bound_numel() == 0) return narrowed(index, v, d);
   const Value wide = ir::convert(index, DType::kI64);
   const Value size = ir::convert(ir::size(v, d), DType::kI64), zero = ir::zeros_like(size);
@@ -117,9 +112,7 @@ Value take_at(const Value& v, const Dims& dims, const Values& indices, int64_t p
   return r;
 }
 
-Value take_slices(const Value& v, int64_t d, const Value& index) {
-  return take_at(v, {d}, {index}, d);
-}
+Value take_slices(const Value& v, int64_t d, const Value& index) { return take_at(v, {d}, {index}, d); }
 
 Value take_elements(const Value& v, int64_t d, const Value& index) {
   const Type type(v.dtype(), index.type().bounds());
@@ -135,8 +128,8 @@ Value take_elements(const Value& v, int64_t d, const Value& index) {
   return ir::with_sizes_of(r, index);
 }
 
-Value put_at(const Value& v, const Dims& dims, const Values& indices, int64_t position,
-             const Value& updates, Combine combine) {
+Value put_at(const Value& v, const Dims& dims, const Values& indices, int64_t position, const Value& updates,
+             Combine combine) {
   if (updates.type().bound_numel() == 0 || v.type().bound_numel() == 0) return v;
   ir::ScatterDims s;
   s.update_window_dims = slice_dims(updates.rank(), position, indices[0].rank());
@@ -146,13 +139,11 @@ Value put_at(const Value& v, const Dims& dims, const Values& indices, int64_t po
                      [combine](const Values& a) { return Values{combine(a[0], a[1])}; });
 }
 
-Value put_slices(const Value& v, int64_t d, const Value& index, const Value& updates,
-                 Combine combine) {
+Value put_slices(const Value& v, int64_t d, const Value& index, const Value& updates, Combine combine) {
   return put_at(v, {d}, {index}, d, updates, combine);
 }
 
-Value put_elements(const Value& v, int64_t d, const Value& index, const Value& updates,
-                   Combine combine) {
+Value put_elements(const Value& v, int64_t d, const Value& index, const Value& updates, Combine combine) {
   if (index.type().bound_numel() == 0 || v.type().bound_numel() == 0) return v;
   ir::ScatterDims s;
   s.inserted_window_dims = s.scatter_dims_to_operand_dims = {d};
@@ -177,8 +168,7 @@ Value search_sorted(const Value& sorted, const Value& values, bool right) {
   for (int64_t left = n; left > 0; left /= 2) {
     const Value middle = ir::shift_right_logical(ir::add(low, high), one);
     const Value at = ir::minimum(middle, end);
-    const Value element =
-        sorted.rank() == 1 ? take_slices(sorted, 0, at) : take_elements(sorted, last, at);
+    const Value element = sorted.rank() == 1 ? take_slices(sorted, 0, at) : take_elements(sorted, last, at);
     // Written with "not", so that a NaN moves on as it does on the CPU.
     const Value further = ir::not_(ir::compare(element, values, right ? "GT" : "GE"));
     const Value open = ir::compare(low, high, "LT");

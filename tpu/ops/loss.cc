@@ -32,9 +32,7 @@ std::pair<Value, Value> together(const Value& a, const Value& b) {
   return {ir::broadcast_to(a, shape), ir::broadcast_to(b, shape)};
 }
 
-Value number(const Value& v, double value) {
-  return ir::constant(v.builder(), value, Type(v.dtype(), {}));
-}
+Value number(const Value& v, double value) { return ir::constant(v.builder(), value, Type(v.dtype(), {})); }
 
 using Pointwise = Value (*)(Op& o, const Value& x, const Value& target);
 
@@ -101,8 +99,7 @@ Value weighted(Op& o, const Value& v) {
 
 void check_probabilities(Op& o, const Value& v, const std::string& name) {
   if (v.type().bound_numel() == 0) return;
-  const Value inside =
-      ir::and_(ir::compare(v, number(v, 0), "GE"), ir::compare(v, number(v, 1), "LE"));
+  const Value inside = ir::and_(ir::compare(v, number(v, 0), "GE"), ir::compare(v, number(v, 1), "LE"));
   const Value zero = ir::constant(o.builder(), 0, Type(DType::kI64, {}));
   o.context().check(any_over(ir::not_(inside), all_dims(v)), zero, "RuntimeError",
                     "all elements of " + name + " should be between 0 and 1");
@@ -115,8 +112,7 @@ Value binary_cross_entropy(Op& o, const Value& x, const Value& target) {
   const Value floor = ir::full_like(x, -100), one = number(x, 1);
   const Value log_no = ir::maximum(ir::log_plus_one(ir::negate(x)), floor);
   const Value log_yes = ir::maximum(ir::log(x), floor);
-  return weighted(o, ir::subtract(ir::multiply(ir::subtract(target, one), log_no),
-                                  ir::multiply(target, log_yes)));
+  return weighted(o, ir::subtract(ir::multiply(ir::subtract(target, one), log_no), ir::multiply(target, log_yes)));
 }
 
 Value binary_cross_entropy_slope(Op& o, const Value& x, const Value& target) {

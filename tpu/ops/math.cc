@@ -69,8 +69,7 @@ double finite_max(DType dtype) {
 Value real_nan_to_num(Op& o, const Value& x) {
   const double top = finite_max(ir::real_of(o.out().dtype()));
   auto replacement = [&](const char* name, double otherwise) {
-    return o.has(name) ? o.scalar(name, x.dtype())
-                       : ir::constant(o.builder(), otherwise, Type(x.dtype(), {}));
+    return o.has(name) ? o.scalar(name, x.dtype()) : ir::constant(o.builder(), otherwise, Type(x.dtype(), {}));
   };
   Value r = ir::select(ir::is_nan(x), replacement("nan", 0.0), x);
   r = ir::select(ir::compare(x, number(x, kInf), "EQ"), replacement("posinf", top), r);
@@ -102,8 +101,7 @@ std::pair<Value, Value> split_exponent(const Value& x) {
   const Format f = format_of(x.dtype());
   const Value bits = ir::bitcast_convert(x, f.bits);
   const Value width = ir::full_like(bits, f.mantissa_bits);
-  const Value biased =
-      ir::and_(ir::shift_right_logical(bits, width), ir::full_like(bits, f.exponent_mask));
+  const Value biased = ir::and_(ir::shift_right_logical(bits, width), ir::full_like(bits, f.exponent_mask));
   const Value others = ir::full_like(bits, ~(f.exponent_mask << f.mantissa_bits));
   const Value half = ir::full_like(bits, (f.bias - 1) << f.mantissa_bits);
   return {ir::bitcast_convert(ir::or_(ir::and_(bits, others), half), x.dtype()),
@@ -112,16 +110,14 @@ std::pair<Value, Value> split_exponent(const Value& x) {
 
 Value is_normal(const Value& x) {
   const Value size = ir::abs(x);
-  return ir::and_(ir::is_finite(x),
-                  ir::compare(size, number(x, format_of(x.dtype()).smallest_normal), "GE"));
+  return ir::and_(ir::is_finite(x), ir::compare(size, number(x, format_of(x.dtype()).smallest_normal), "GE"));
 }
 
 Values frexp(Op& o) {
   const Value x = o.x(0);
   const auto [mantissa, exponent] = split_exponent(x);
   const Value normal = is_normal(x);
-  return {ir::select(normal, mantissa, x),
-          ir::convert(ir::select(normal, exponent, zero(exponent)), DType::kI32)};
+  return {ir::select(normal, mantissa, x), ir::convert(ir::select(normal, exponent, zero(exponent)), DType::kI32)};
 }
 
 // ---- exponentials and logarithms ----
@@ -148,8 +144,7 @@ Value log2(const Value& x) {
   const Value low = less(mantissa, number(x, std::numbers::sqrt2 / 2));
   mantissa = ir::select(low, ir::add(mantissa, mantissa), mantissa);
   exponent = ir::subtract(exponent, ir::convert(low, exponent.dtype()));
-  const Value exact =
-      ir::add(ir::convert(exponent, x.dtype()), ir::multiply(ir::log(mantissa), scale));
+  const Value exact = ir::add(ir::convert(exponent, x.dtype()), ir::multiply(ir::log(mantissa), scale));
   return ir::select(ir::and_(is_normal(x), less(zero(x), x)), exact, plain);
 }
 
@@ -179,8 +174,8 @@ Value digamma(const Value& x) {
 Value trigamma(const Value& given) {
   const Value one = number(given, 1);
   const Value reflect = less(given, number(given, 0.5));
-  const Value ratio = ir::divide(number(given, std::numbers::pi),
-                                 ir::sine(ir::multiply(given, number(given, std::numbers::pi))));
+  const Value ratio =
+      ir::divide(number(given, std::numbers::pi), ir::sine(ir::multiply(given, number(given, std::numbers::pi))));
   Value sum = ir::select(reflect, ir::negate(ir::multiply(ratio, ratio)), zero(given));
   Value x = ir::select(reflect, ir::subtract(one, given), given);
   for (int i = 0; i < 6; ++i) {
@@ -245,10 +240,8 @@ Value zeta(const Value& given_x, const Value& given_q) {
     factor = ir::multiply(factor, ir::add(x, number(x, 2.0 * i + 1)));
     b = ir::divide(b, w);
   }
-  const Value whole_q = ir::compare(q, ir::floor(q), "EQ"),
-              whole_x = ir::compare(x, ir::floor(x), "EQ");
-  const Value pole =
-      ir::select(whole_q, number(x, kInf), ir::select(whole_x, sum, number(x, kNaN)));
+  const Value whole_q = ir::compare(q, ir::floor(q), "EQ"), whole_x = ir::compare(x, ir::floor(x), "EQ");
+  const Value pole = ir::select(whole_q, number(x, kInf), ir::select(whole_x, sum, number(x, kNaN)));
   sum = ir::select(ir::compare(q, zero(q), "LE"), pole, sum);
   sum = ir::select(less(x, one), number(x, kNaN), sum);
   return ir::convert(ir::select(ir::compare(x, one, "EQ"), number(x, kInf), sum), given_x.dtype());
@@ -275,25 +268,21 @@ Value chebyshev(const Value& x, std::span<const double> coefficients) {
 
 // Cephes i0e.c: Chebyshev series of exp(-x) I0(x) in [0, 8], and of exp(-x) sqrt(x) I0(x) above.
 constexpr double kI0eLow[] = {
-    -4.41534164647933937950E-18, 3.33079451882223809783E-17,  -2.43127984654795469359E-16,
-    1.71539128555513303061E-15,  -1.16853328779934516808E-14, 7.67618549860493561688E-14,
-    -4.85644678311192946090E-13, 2.95505266312963983461E-12,  -1.72682629144155570723E-11,
-    9.67580903537323691224E-11,  -5.18979560163526290666E-10, 2.65982372468238665035E-9,
-    -1.30002500998624804212E-8,  6.04699502254191894932E-8,   -2.67079385394061173391E-7,
-    1.11738753912010371815E-6,   -4.41673835845875056359E-6,  1.64484480707288970893E-5,
-    -5.75419501008210370398E-5,  1.88502885095841655729E-4,   -5.76375574538582365885E-4,
-    1.63947561694133579842E-3,   -4.32430999505057594430E-3,  1.05464603945949983183E-2,
-    -2.37374148058994688156E-2,  4.93052842396707084878E-2,   -9.49010970480476444210E-2,
-    1.71620901522208775349E-1,   -3.04682672343198398683E-1,  6.76795274409476084995E-1};
+    -4.41534164647933937950E-18, 3.33079451882223809783E-17, -2.43127984654795469359E-16, 1.71539128555513303061E-15,
+    -1.16853328779934516808E-14, 7.67618549860493561688E-14, -4.85644678311192946090E-13, 2.95505266312963983461E-12,
+    -1.72682629144155570723E-11, 9.67580903537323691224E-11, -5.18979560163526290666E-10, 2.65982372468238665035E-9,
+    -1.30002500998624804212E-8,  6.04699502254191894932E-8,  -2.67079385394061173391E-7,  1.11738753912010371815E-6,
+    -4.41673835845875056359E-6,  1.64484480707288970893E-5,  -5.75419501008210370398E-5,  1.88502885095841655729E-4,
+    -5.76375574538582365885E-4,  1.63947561694133579842E-3,  -4.32430999505057594430E-3,  1.05464603945949983183E-2,
+    -2.37374148058994688156E-2,  4.93052842396707084878E-2,  -9.49010970480476444210E-2,  1.71620901522208775349E-1,
+    -3.04682672343198398683E-1,  6.76795274409476084995E-1};
 constexpr double kI0eHigh[] = {
-    -7.23318048787475395456E-18, -4.83050448594418207126E-18, 4.46562142029675999901E-17,
-    3.46122286769746109310E-17,  -2.82762398051658348494E-16, -3.42548561967721913462E-16,
-    1.77256013305652638360E-15,  3.81168066935262242075E-15,  -9.55484669882830764870E-15,
-    -4.15056934728722208663E-14, 1.54008621752140982691E-14,  3.85277838274214270114E-13,
-    7.18012445138366623367E-13,  -1.79417853150680611778E-12, -1.32158118404477131188E-11,
-    -3.14991652796324136454E-11, 1.18891471078464383424E-11,  4.94060238822496958910E-10,
-    3.39623202570838634515E-9,   2.26666899049817806459E-8,   2.04891858946906374183E-7,
-    2.89137052083475648297E-6,   6.88975834691682398426E-5,   3.36911647825569408990E-3,
+    -7.23318048787475395456E-18, -4.83050448594418207126E-18, 4.46562142029675999901E-17,  3.46122286769746109310E-17,
+    -2.82762398051658348494E-16, -3.42548561967721913462E-16, 1.77256013305652638360E-15,  3.81168066935262242075E-15,
+    -9.55484669882830764870E-15, -4.15056934728722208663E-14, 1.54008621752140982691E-14,  3.85277838274214270114E-13,
+    7.18012445138366623367E-13,  -1.79417853150680611778E-12, -1.32158118404477131188E-11, -3.14991652796324136454E-11,
+    1.18891471078464383424E-11,  4.94060238822496958910E-10,  3.39623202570838634515E-9,   2.26666899049817806459E-8,
+    2.04891858946906374183E-7,   2.89137052083475648297E-6,   6.88975834691682398426E-5,   3.36911647825569408990E-3,
     8.04490411014108831608E-1};
 
 Value i0e(const Value& given) {
@@ -306,9 +295,7 @@ Value i0e(const Value& given) {
 
 Value i0(const Value& x) { return ir::multiply(i0e(x), ir::exponential(ir::abs(x))); }
 
-Value i1(const Value& x) {
-  return ir::multiply(ir::chlo("bessel_i1e", x), ir::exponential(ir::abs(x)));
-}
+Value i1(const Value& x) { return ir::multiply(ir::chlo("bessel_i1e", x), ir::exponential(ir::abs(x))); }
 
 // ---- complex numbers ----
 

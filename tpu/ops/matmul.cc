@@ -11,15 +11,11 @@ namespace {
 
 using ir::DotDims;
 
-const DotDims kMatrix{
-    .lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {1}, .rhs_contracting = {0}};
-const DotDims kBatch{
-    .lhs_batching = {0}, .rhs_batching = {0}, .lhs_contracting = {2}, .rhs_contracting = {1}};
+const DotDims kMatrix{.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {1}, .rhs_contracting = {0}};
+const DotDims kBatch{.lhs_batching = {0}, .rhs_batching = {0}, .lhs_contracting = {2}, .rhs_contracting = {1}};
 // Contracts the batch as well: the sum of the batch's products.
-const DotDims kBatchSum{
-    .lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {0, 2}, .rhs_contracting = {0, 1}};
-const DotDims kVector{
-    .lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {0}, .rhs_contracting = {0}};
+const DotDims kBatchSum{.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {0, 2}, .rhs_contracting = {0, 1}};
+const DotDims kVector{.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {0}, .rhs_contracting = {0}};
 
 // alpha times the product of two arguments, in the compute dtype.
 Value scaled_product(Op& o, const char* a, const char* b, const DotDims& dims) {
@@ -43,8 +39,7 @@ Rule product(const DotDims& dims) {
 
 Value addmm_activation(Op& o) {
   const Value y = addmm(o);
-  if (!o.flag("use_gelu"))
-    return ir::select(ir::compare(y, ir::zeros_like(y), "LE"), ir::zeros_like(y), y);
+  if (!o.flag("use_gelu")) return ir::select(ir::compare(y, ir::zeros_like(y), "LE"), ir::zeros_like(y), y);
   const Value erf = ir::chlo("erf", ir::multiply(y, ir::full_like(y, 0.70710678118654752)));
   return ir::multiply(ir::multiply(y, ir::full_like(y, 0.5)), ir::add(erf, ir::full_like(y, 1)));
 }
@@ -66,15 +61,13 @@ Value grouped_rows(Op& o, const Value& a, const Value& b, const Value& offs) {
   const Value groups = ir::constant(builder, b.dim(0), i32);
   const Value row = ir::iota(builder, Type(DType::kI32, {rows, columns}), 0);
   const Value init = ir::constant(builder, 0, Type(DType::kF32, {rows, columns}));
-  const auto element = [](const Value& v, const Value& i) {
-    return ir::reshape(ir::dynamic_slice(v, {i}, {1}), {});
-  };
+  const auto element = [](const Value& v, const Value& i) { return ir::reshape(ir::dynamic_slice(v, {i}, {1}), {}); };
   return ir::while_loop(
       {zero, zero, init}, [&](const Values& s) { return Values{ir::compare(s[0], groups, "LT")}; },
       [&](const Values& s) {
         const Value end = element(offs, s[0]);
-        const Value matrix = ir::reshape(
-            ir::dynamic_slice(b, {s[0], zero, zero}, {1, depth, columns}), {depth, columns});
+        const Value matrix =
+            ir::reshape(ir::dynamic_slice(b, {s[0], zero, zero}, {1, depth, columns}), {depth, columns});
         const Value mine = ir::and_(ir::compare(row, s[1], "GE"), ir::compare(row, end, "LT"));
         const Value y = contract(o, a, matrix, kMatrix, DType::kF32);
         return Values{ir::add(s[0], ir::constant(builder, 1, i32)), end, ir::select(mine, y, s[2])};
@@ -86,9 +79,8 @@ Value grouped_depth(Op& o, const Value& a, const Value& b, const Value& offs) {
   ir::Builder& builder = o.builder();
   const int64_t groups = offs.dim(0), depth = a.dim(1);
   const Type wide(DType::kI32, {groups, depth});
-  const Value start = ir::concatenate(
-      {ir::constant(builder, 0, Type(DType::kI32, {1})), ir::slice_in_dim(offs, 0, 0, groups - 1)},
-      0);
+  const Value start =
+      ir::concatenate({ir::constant(builder, 0, Type(DType::kI32, {1})), ir::slice_in_dim(offs, 0, 0, groups - 1)}, 0);
   const Value k = ir::iota(builder, wide, 1);
   const Value mine = ir::and_(ir::compare(k, ir::broadcast_in_dim(start, wide, {0}), "GE"),
                               ir::compare(k, ir::broadcast_in_dim(offs, wide, {0}), "LT"));
@@ -107,8 +99,7 @@ Value grouped_mm(Op& o) {
   if (a.rank() == 2 && b.rank() == 2) return grouped_depth(o, a, b, o.in("offs"));
   if (a.rank() == 2) return grouped_rows(o, a, b, o.in("offs"));
   // Groups of columns of b: the same with everything transposed.
-  const Value rows =
-      grouped_rows(o, ir::transpose(b, {1, 0}), ir::transpose(a, {0, 2, 1}), o.in("offs"));
+  const Value rows = grouped_rows(o, ir::transpose(b, {1, 0}), ir::transpose(a, {0, 2, 1}), o.in("offs"));
   return ir::transpose(rows, {1, 0});
 }
 
@@ -119,8 +110,7 @@ const Row kRows[] = {
     {"bmm.dtype", product(kBatch)},
     {"mv", product(kMatrix)},
     {"dot", product(kVector)},
-    {"vdot",
-     [](Op& o) { return contract(o, ir::conj(o.in(0)), o.in(1), kVector, o.compute_dtype()); }},
+    {"vdot", [](Op& o) { return contract(o, ir::conj(o.in(0)), o.in(1), kVector, o.compute_dtype()); }},
     {"_int_mm", product(kMatrix)},
     {"addmm", addmm},
     {"addmm.dtype", addmm},
@@ -131,11 +121,9 @@ const Row kRows[] = {
      {.types =
           [](Op& o) {
             return std::vector<Type>{
-                Type(*o.dtype("out_dtype"),
-                     {o.in("batch1").dim(0), o.in("batch1").dim(1), o.in("batch2").dim(2)})};
+                Type(*o.dtype("out_dtype"), {o.in("batch1").dim(0), o.in("batch1").dim(1), o.in("batch2").dim(2)})};
           }}},
-    {"addbmm",
-     [](Op& o) { return plus_self(o, scaled_product(o, "batch1", "batch2", kBatchSum)); }},
+    {"addbmm", [](Op& o) { return plus_self(o, scaled_product(o, "batch1", "batch2", kBatchSum)); }},
     {"addr", addr},
     {"_addmm_activation", addmm_activation},
     {"_grouped_mm", grouped_mm},
@@ -143,9 +131,7 @@ const Row kRows[] = {
 
 // The contraction as multiplications and a sum, for dtypes whose dot the platform refuses.
 Value multiply_and_sum(const Value& a, const Value& b, const DotDims& dims, DType result) {
-  const auto contains = [](const Dims& v, int64_t d) {
-    return std::find(v.begin(), v.end(), d) != v.end();
-  };
+  const auto contains = [](const Dims& v, int64_t d) { return std::find(v.begin(), v.end(), d) != v.end(); };
   Dims sizes, a_map(a.rank()), b_map(b.rank()), sums;
   const auto place = [&](Dims& map, const Value& v, int64_t d) {
     map[d] = static_cast<int64_t>(sizes.size());
@@ -164,8 +150,7 @@ Value multiply_and_sum(const Value& a, const Value& b, const DotDims& dims, DTyp
   for (int64_t d = 0; d < b.rank(); ++d) {
     if (!contains(dims.rhs_batching, d) && !contains(dims.rhs_contracting, d)) place(b_map, b, d);
   }
-  for (size_t i = 0; i < dims.lhs_contracting.size(); ++i)
-    sums.push_back(static_cast<int64_t>(sizes.size() + i));
+  for (size_t i = 0; i < dims.lhs_contracting.size(); ++i) sums.push_back(static_cast<int64_t>(sizes.size() + i));
   place_both(dims.lhs_contracting, dims.rhs_contracting);
   const Type type(result, sizes);
   const auto spread = [&](const Value& v, const Dims& map) {
@@ -190,8 +175,7 @@ std::string contraction_precision(Op& o, DType dtype) {
 }
 
 Value contract(Op& o, const Value& a, const Value& b, const DotDims& dims, DType result) {
-  if (ir::is_integer(a.dtype()) && ir::size_bytes(a.dtype()) == 8 &&
-      !o.context().has_i64_contraction()) {
+  if (ir::is_integer(a.dtype()) && ir::size_bytes(a.dtype()) == 8 && !o.context().has_i64_contraction()) {
     return multiply_and_sum(a, b, dims, result);
   }
   return ir::dot_general(a, b, dims, result, contraction_precision(o, a.dtype()));

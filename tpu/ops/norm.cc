@@ -6,9 +6,7 @@
 namespace tpu::ops {
 namespace {
 
-Dims softmax_dims(Op& o, const Value& v) {
-  return v.rank() == 0 ? Dims{} : Dims{o.dim("dim", v.rank())};
-}
+Dims softmax_dims(Op& o, const Value& v) { return v.rank() == 0 ? Dims{} : Dims{o.dim("dim", v.rank())}; }
 
 Value softmax_over(const Value& v, const Dims& dims) {
   const Value top = stretch(max_of_numbers(v, dims), dims, v);
@@ -101,8 +99,7 @@ Values layer_norm_backward(Op& o) {
   const size_t n = o.ints("normalized_shape").size();
   const Dims inner = trailing_dims(v, n), outer = leading_dims(v, n);
   const Value mean = ir::convert(o.in("mean"), dtype), rstd = ir::convert(o.in("rstd"), dtype);
-  const Value y =
-      ir::multiply(ir::subtract(v, ir::broadcast_to(mean, v)), ir::broadcast_to(rstd, v));
+  const Value y = ir::multiply(ir::subtract(v, ir::broadcast_to(mean, v)), ir::broadcast_to(rstd, v));
   const Dims mask = o.ints("output_mask");
   Values out(3);
   if (mask[0]) {

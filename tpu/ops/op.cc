@@ -14,9 +14,8 @@ Overloaded(F...) -> Overloaded<F...>;
 }  // namespace
 
 double as_double(const Number& n) {
-  return std::visit(Overloaded{[](std::complex<double> c) { return c.real(); },
-                               [](auto v) { return static_cast<double>(v); }},
-                    n);
+  return std::visit(
+      Overloaded{[](std::complex<double> c) { return c.real(); }, [](auto v) { return static_cast<double>(v); }}, n);
 }
 
 int64_t as_int(const Number& n) {
@@ -54,7 +53,8 @@ const Argument& Op::argument(Ref a) const { return arguments_[index(a)]; }
 const Argument& Op::static_argument(Ref a) const {
   const Argument& arg = argument(a);
   if (arg.runtime) {
-    throw std::logic_error(name_ + ": argument '" + arg.name + "' is a run-time operand; list it in static_args to read it");
+    throw std::logic_error(name_ + ": argument '" + arg.name +
+                           "' is a run-time operand; list it in static_args to read it");
   }
   return arg;
 }
@@ -63,7 +63,8 @@ bool Op::has(Ref a) const { return argument(a).kind != Argument::Kind::kNone; }
 
 Value Op::in(Ref a) const {
   const Argument& arg = argument(a);
-  if (arg.kind != Argument::Kind::kTensor) throw std::logic_error(name_ + ": argument '" + arg.name + "' is not a tensor");
+  if (arg.kind != Argument::Kind::kTensor)
+    throw std::logic_error(name_ + ": argument '" + arg.name + "' is not a tensor");
   return arg.tensor;
 }
 

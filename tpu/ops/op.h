@@ -42,11 +42,11 @@ struct Argument {
   enum class Kind { kNone, kTensor, kTensorList, kNumber, kNumberList, kText, kDType, kOther };
   std::string name;
   Kind kind = Kind::kNone;
-  Value tensor;                  // kTensor
-  Values tensors;                // kTensorList; an absent element is an empty Value
-  std::vector<Number> numbers;   // kNumber: one element; kNumberList
-  std::string text;              // kText
-  DType dtype = DType::kF32;     // kDType
+  Value tensor;                 // kTensor
+  Values tensors;               // kTensorList; an absent element is an empty Value
+  std::vector<Number> numbers;  // kNumber: one element; kNumberList
+  std::string text;             // kText
+  DType dtype = DType::kF32;    // kDType
   // A run-time number may be used through scalar() only: its value is not in the program's key.
   bool runtime = false;
 };
@@ -83,10 +83,10 @@ class Op {
 
   // ---- operands. An argument is named by its position in the schema or by its name ----
   struct Ref {
-    Ref(int position) : position(position) {}                  // NOLINT: meant to convert
+    Ref(int position) : position(position) {}                       // NOLINT: meant to convert
     Ref(size_t position) : position(static_cast<int>(position)) {}  // NOLINT
-    Ref(const char* name) : name(name) {}                      // NOLINT
-    Ref(std::string_view name) : name(name) {}                 // NOLINT
+    Ref(const char* name) : name(name) {}                           // NOLINT
+    Ref(std::string_view name) : name(name) {}                      // NOLINT
     int position = -1;
     std::string_view name;
   };

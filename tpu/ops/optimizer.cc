@@ -7,9 +7,7 @@
 namespace tpu::ops {
 namespace {
 
-Value number(Op& o, double value, DType dtype) {
-  return ir::constant(o.builder(), value, Type(dtype, {}));
-}
+Value number(Op& o, double value, DType dtype) { return ir::constant(o.builder(), value, Type(dtype, {})); }
 
 // Rounded to the dtype of `like`.
 Value stored(const Value& v, const Value& like) { return ir::convert(v, like.dtype()); }
@@ -30,27 +28,22 @@ struct Step {
   Value operator()(const char* name) const { return o.scalar(name, dtype); }
   Value wide(const char* name) const {
     const Argument& a = o.argument(name);
-    return a.kind == Argument::Kind::kTensor ? single(a.tensor, DType::kF64)
-                                             : o.scalar(name, DType::kF64);
+    return a.kind == Argument::Kind::kTensor ? single(a.tensor, DType::kF64) : o.scalar(name, DType::kF64);
   }
   Value narrow(const Value& v) const { return ir::convert(v, dtype); }
   // An f64 number of the update, rounded once.
-  Value one_minus(const char* name) const {
-    return narrow(ir::subtract(number(o, 1, DType::kF64), wide(name)));
-  }
+  Value one_minus(const char* name) const { return narrow(ir::subtract(number(o, 1, DType::kF64), wide(name))); }
   Value load(const Value& v) const { return ir::convert(v, dtype); }
 };
 
 // What all fused optimizers share: unscaled gradients are stored back, and nothing changes where
 // found_inf is set. update(step, i) returns the new parameter and the new states, in the order of
 // `states`.
-Values fused(Op& o, const std::vector<const char*>& states,
-             const std::function<Values(Step&, size_t)>& update) {
+Values fused(Op& o, const std::vector<const char*>& states, const std::function<Values(Step&, size_t)>& update) {
   const Values params = o.list("self"), grads = o.list("grads");
   std::vector<Values> results(2 + states.size());
   Value skip;
-  if (o.has("found_inf"))
-    skip = ir::compare(single(o.in("found_inf"), DType::kF32), number(o, 1, DType::kF32), "EQ");
+  if (o.has("found_inf")) skip = ir::compare(single(o.in("found_inf"), DType::kF32), number(o, 1, DType::kF32), "EQ");
   const auto keep = [&](const Value& before, const Value& after) {
     const Value v = stored(after, before);
     return skip ? ir::select(skip, before, v) : v;
@@ -59,8 +52,7 @@ Values fused(Op& o, const std::vector<const char*>& states,
     const DType dtype = ir::opmath(params[i].dtype());
     Step step{o, dtype, ir::convert(params[i], dtype), ir::convert(grads[i], dtype)};
     if (o.has("grad_scale")) {
-      step.grad =
-          ir::divide(step.grad, ir::broadcast_to(single(o.in("grad_scale"), dtype), step.grad));
+      step.grad = ir::divide(step.grad, ir::broadcast_to(single(o.in("grad_scale"), dtype), step.grad));
       results[1].push_back(keep(grads[i], step.grad));
     } else {
       results[1].emplace_back();  // stays as it was
@@ -81,23 +73,19 @@ Values fused(Op& o, const std::vector<const char*>& states,
 // number.
 Value bias_corrections(Op& o, const char* beta) {
   Values steps;
-  for (const Value& s : o.list("state_steps"))
-    steps.push_back(ir::reshape(ir::convert(s, DType::kF64), {1}));
+  for (const Value& s : o.list("state_steps")) steps.push_back(ir::reshape(ir::convert(s, DType::kF64), {1}));
   const Value all = ir::concatenate(steps, 0);
   const Value base = ir::broadcast_to(o.scalar(beta, DType::kF64), all);
   return ir::subtract(ir::full_like(all, 1), ir::power(base, all));
 }
 
-Value element(const Value& v, size_t i) {
-  return ir::reshape(ir::slice_in_dim(v, 0, i, i + 1), {});
-}
+Value element(const Value& v, size_t i) { return ir::reshape(ir::slice_in_dim(v, 0, i, i + 1), {}); }
 
 // bool decoupled: AdamW, whose weight decay shrinks the parameter and not the gradient.
 Rule adam(bool decoupled) {
   return [decoupled](Op& o) {
     if (o.list("self").empty()) return Values{};
-    const Value correction1 = bias_corrections(o, "beta1"),
-                correction2 = ir::sqrt(bias_corrections(o, "beta2"));
+    const Value correction1 = bias_corrections(o, "beta1"), correction2 = ir::sqrt(bias_corrections(o, "beta2"));
     std::vector<const char*> states = {"exp_avgs", "exp_avg_sqs"};
     const bool amsgrad = o.flag("amsgrad");
     if (has_list(o, "max_exp_avg_sqs")) states.push_back("max_exp_avg_sqs");
@@ -111,8 +99,8 @@ Rule adam(bool decoupled) {
       }
       Value mean = s.load(o.list("exp_avgs")[i]), square = s.load(o.list("exp_avg_sqs")[i]);
       mean = ir::add(mean, ir::multiply(ir::subtract(s.grad, mean), s.one_minus("beta1")));
-      square = ir::add(ir::multiply(square, s("beta2")),
-                       ir::multiply(ir::multiply(s.grad, s.grad), s.one_minus("beta2")));
+      square =
+          ir::add(ir::multiply(square, s("beta2")), ir::multiply(ir::multiply(s.grad, s.grad), s.one_minus("beta2")));
       Values after = {Value(), mean, square};
       Value root = square;
       if (states.size() == 3) {
@@ -121,8 +109,8 @@ Rule adam(bool decoupled) {
         after.push_back(largest);
       }
       root = ir::sqrt(root);
-      const Value denominator = ir::add(
-          ir::divide(root, ir::broadcast_to(s.narrow(element(correction2, i)), root)), s("eps"));
+      const Value denominator =
+          ir::add(ir::divide(root, ir::broadcast_to(s.narrow(element(correction2, i)), root)), s("eps"));
       const Value size = s.narrow(ir::divide(lr, element(correction1, i)));
       after[0] = ir::subtract(s.param, ir::divide(ir::multiply(mean, size), denominator));
       return after;
@@ -140,8 +128,7 @@ Values sgd(Op& o) {
       Value buffer = s.grad;
       if (!o.flag("is_first_step")) {
         const Value old = s.load(o.list("momentum_buffer_list")[i]);
-        buffer = ir::add(ir::multiply(old, s("momentum")),
-                         ir::multiply(s.grad, s.one_minus("dampening")));
+        buffer = ir::add(ir::multiply(old, s("momentum")), ir::multiply(s.grad, s.one_minus("dampening")));
       }
       after.push_back(buffer);
       s.grad = o.flag("nesterov") ? ir::add(s.grad, ir::multiply(buffer, s("momentum"))) : buffer;
@@ -157,11 +144,9 @@ Values adagrad(Op& o) {
     const Value sum = ir::add(s.load(o.list("state_sums")[i]), ir::multiply(s.grad, s.grad));
     const Value one = number(o, 1, DType::kF64);
     const Value step = ir::subtract(single(o.list("state_steps")[i], DType::kF64), one);
-    const Value rate =
-        ir::divide(s.wide("lr"), ir::add(ir::multiply(step, s.wide("lr_decay")), one));
+    const Value rate = ir::divide(s.wide("lr"), ir::add(ir::multiply(step, s.wide("lr_decay")), one));
     const Value root = ir::add(ir::sqrt(sum), s("eps"));
-    return Values{ir::subtract(s.param, ir::divide(ir::multiply(s.grad, s.narrow(rate)), root)),
-                  sum};
+    return Values{ir::subtract(s.param, ir::divide(ir::multiply(s.grad, s.narrow(rate)), root)), sum};
   });
   return results;
 }
@@ -193,11 +178,9 @@ Values unscale(Op& o) {
 // The new scale and the new count of steps without an overflow.
 Values update_scale(Op& o) {
   const Value scale = o.in("self"), tracker = o.in("growth_tracker");
-  const Value overflow =
-      ir::compare(single(o.in("found_inf"), DType::kF32), number(o, 0, DType::kF32), "NE");
+  const Value overflow = ir::compare(single(o.in("found_inf"), DType::kF32), number(o, 0, DType::kF32), "NE");
   const auto grown_by = [&](const char* factor) {
-    return stored(ir::multiply(ir::convert(scale, DType::kF64), o.scalar(factor, DType::kF64)),
-                  scale);
+    return stored(ir::multiply(ir::convert(scale, DType::kF64), o.scalar(factor, DType::kF64)), scale);
   };
   const Value count = ir::add(tracker, ir::full_like(tracker, 1));
   const Value interval = ir::broadcast_to(o.scalar("growth_interval", tracker.dtype()), tracker);

@@ -65,18 +65,15 @@ Value pad_edge(const Value& x, int64_t d, int64_t low, int64_t high, Edge edge) 
   if (low > 0) parts.push_back(beyond(x, d, low, false, edge));
   parts.push_back(x);
   if (high > 0) parts.push_back(beyond(x, d, high, true, edge));
-  return pad_dim(ir::concatenate(parts, d), d, std::min<int64_t>(low, 0),
-                 std::min<int64_t>(high, 0));
+  return pad_dim(ir::concatenate(parts, d), d, std::min<int64_t>(low, 0), std::min<int64_t>(high, 0));
 }
 
-Value pad_edge_backward(const Value& given, int64_t d, int64_t low, int64_t high, int64_t size,
-                        Edge edge) {
+Value pad_edge_backward(const Value& given, int64_t d, int64_t low, int64_t high, int64_t size, Edge edge) {
   const Value grad = pad_dim(given, d, std::max<int64_t>(-low, 0), std::max<int64_t>(-high, 0));
   low = std::max<int64_t>(low, 0);
   high = std::max<int64_t>(high, 0);
   Value sum = ir::slice_in_dim(grad, d, low, low + size);
-  if (low > 0)
-    sum = ir::add(sum, beyond_backward(ir::slice_in_dim(grad, d, 0, low), d, size, false, edge));
+  if (low > 0) sum = ir::add(sum, beyond_backward(ir::slice_in_dim(grad, d, 0, low), d, size, false, edge));
   if (high > 0) {
     const Value tail = ir::slice_in_dim(grad, d, low + size, low + size + high);
     sum = ir::add(sum, beyond_backward(tail, d, size, true, edge));
@@ -128,8 +125,7 @@ Value fold(const Value& x, int64_t d, int64_t size, int64_t step, int64_t dilati
     Dims merged = piece.dims();
     merged.erase(merged.begin() + d);
     merged[d] = windows * step;
-    const Value placed =
-        pad_dim(ir::reshape(piece, merged), d, k * step, size - (k + windows) * step);
+    const Value placed = pad_dim(ir::reshape(piece, merged), d, k * step, size - (k + windows) * step);
     sum = sum ? ir::add(sum, placed) : placed;
   }
   return sum;
@@ -144,12 +140,11 @@ Value unfold_backward(Op& o) {
 }
 
 // The elements of windows along dimension d: it becomes two, [length, windows].
-Value windows_of(const Value& x, int64_t d, int64_t length, int64_t windows, int64_t step,
-                 int64_t dilation) {
+Value windows_of(const Value& x, int64_t d, int64_t length, int64_t windows, int64_t step, int64_t dilation) {
   const Type type(DType::kI32, {length, windows});
   const Value inside = ir::iota(x.builder(), type, 0), window = ir::iota(x.builder(), type, 1);
-  const Value at = ir::add(ir::multiply(inside, ir::full_like(inside, dilation)),
-                           ir::multiply(window, ir::full_like(window, step)));
+  const Value at =
+      ir::add(ir::multiply(inside, ir::full_like(inside, dilation)), ir::multiply(window, ir::full_like(window, step)));
   ir::GatherDims g;
   Dims result = x.dims();
   g.slice_sizes = result;
@@ -206,11 +201,9 @@ Value col2im(Op& o) {
   const int64_t batch = out.size() == 4 ? out[0] : 1;
   const int64_t rows = p.count(0, height), columns = p.count(1, width);
   Value v = ir::reshape(x, {batch, channels, p.kernel[0], p.kernel[1], rows, columns});
-  v = fold(ir::transpose(v, {0, 1, 2, 4, 5, 3}), 4, width + 2 * p.padding[1], p.stride[1],
-           p.dilation[1]);
+  v = fold(ir::transpose(v, {0, 1, 2, 4, 5, 3}), 4, width + 2 * p.padding[1], p.stride[1], p.dilation[1]);
   // batch, channel, kernel row, row, x
-  v = fold(ir::transpose(v, {0, 1, 3, 4, 2}), 2, height + 2 * p.padding[0], p.stride[0],
-           p.dilation[0]);
+  v = fold(ir::transpose(v, {0, 1, 3, 4, 2}), 2, height + 2 * p.padding[0], p.stride[0], p.dilation[0]);
   v = pad_dim(pad_dim(v, 2, -p.padding[0], -p.padding[0]), 3, -p.padding[1], -p.padding[1]);
   return ir::reshape(v, out);
 }

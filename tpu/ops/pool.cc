@@ -43,13 +43,11 @@ ir::Window window(const Pool& p, const Value& x, const Dims& sizes) {
                .padding = {}};
   w.padding.resize(lead, {0, 0});
   for (int64_t d = 0; d < p.rank(); ++d) {
-    const int64_t reach =
-        (sizes[lead + d] - 1) * p.stride[d] + (p.kernel[d] - 1) * p.dilation[d] + 1;
+    const int64_t reach = (sizes[lead + d] - 1) * p.stride[d] + (p.kernel[d] - 1) * p.dilation[d] + 1;
     w.dimensions.push_back(p.kernel[d]);
     w.strides.push_back(p.stride[d]);
     w.window_dilations.push_back(p.dilation[d]);
-    w.padding.emplace_back(p.padding[d],
-                           std::max<int64_t>(reach - x.dim(lead + d) - p.padding[d], 0));
+    w.padding.emplace_back(p.padding[d], std::max<int64_t>(reach - x.dim(lead + d) - p.padding[d], 0));
   }
   return w;
 }
@@ -68,8 +66,7 @@ Dims trailing(const Type& type, int64_t rank) {
 // as on CPU.
 Values larger(const Values& a) {
   const Value &x = a[0], &i = a[1], &y = a[2], &j = a[3];
-  Value take_x =
-      ir::or_(ir::compare(x, y, "GT"), ir::and_(ir::compare(x, y, "EQ"), ir::compare(i, j, "LT")));
+  Value take_x = ir::or_(ir::compare(x, y, "GT"), ir::and_(ir::compare(x, y, "EQ"), ir::compare(i, j, "LT")));
   if (ir::is_floating(x.dtype())) {
     const Value x_nan = ir::is_nan(x), y_nan = ir::is_nan(y);
     const Value last = ir::or_(ir::not_(y_nan), ir::compare(i, j, "GT"));
@@ -100,8 +97,8 @@ Rule max_pool(int64_t rank) {
     const Pool p = pool(o, rank);
     if (o.out().bound_numel() == 0)
       return Values{ir::constant(o.builder(), 0, o.out()), ir::constant(o.builder(), 0, o.out(1))};
-    const Values best = ir::reduce_window({x, positions(x, rank)}, larger_init(x),
-                                          window(p, x, trailing(o.out(), rank)), larger);
+    const Values best =
+        ir::reduce_window({x, positions(x, rank)}, larger_init(x), window(p, x, trailing(o.out(), rank)), larger);
     return Values{best[0], ir::convert(best[1], DType::kI64)};
   };
 }
@@ -113,14 +110,12 @@ Rule max_pool_backward(int64_t rank) {
     const DType dtype = ir::opmath(type.dtype());
     const Value grad = o.in("grad_output");
     int64_t planes = 1, area = 1, windows = 1;
-    for (int64_t d = 0; d < type.rank(); ++d)
-      (d < type.rank() - rank ? planes : area) *= type.dim(d);
+    for (int64_t d = 0; d < type.rank(); ++d) (d < type.rank() - rank ? planes : area) *= type.dim(d);
     for (int64_t d = type.rank() - rank; d < type.rank(); ++d) windows *= grad.dim(d);
     const Value zeros = ir::constant(o.builder(), 0, Type(dtype, {planes, area}));
     if (planes * windows == 0 || area == 0) return ir::reshape(zeros, type.dims());
     const Value updates = ir::reshape(ir::convert(grad, dtype), {planes, windows});
-    const Value index =
-        ir::reshape(ir::convert(o.in("indices"), DType::kI32), {planes, windows, 1});
+    const Value index = ir::reshape(ir::convert(o.in("indices"), DType::kI32), {planes, windows, 1});
     const Value plane = ir::iota(o.builder(), index.type(), 0);
     const ir::ScatterDims dims{.update_window_dims = {},
                                .inserted_window_dims = {0, 1},
@@ -138,8 +133,7 @@ Rule max_pool_backward(int64_t rank) {
 
 // What the sum over each window is divided by: 0-d, or shaped as the pooled dimensions.
 Value window_counts(Op& o, const Pool& p, const Dims& input, const Dims& output, DType dtype) {
-  if (o.has("divisor_override"))
-    return ir::constant(o.builder(), o.integer("divisor_override"), Type(dtype, {}));
+  if (o.has("divisor_override")) return ir::constant(o.builder(), o.integer("divisor_override"), Type(dtype, {}));
   const bool with_padding = o.flag("count_include_pad");
   const size_t lead = output.size() - p.kernel.size();
   const Type type(dtype, Dims(output.begin() + lead, output.end()));
@@ -160,8 +154,7 @@ Value window_counts(Op& o, const Pool& p, const Dims& input, const Dims& output,
 
 Value sum_windows(const Value& x, const ir::Window& w) {
   const Value zero = ir::constant(x.builder(), 0, Type(x.dtype(), {}));
-  return ir::reduce_window({x}, {zero}, w,
-                           [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
+  return ir::reduce_window({x}, {zero}, w, [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
 }
 
 Rule avg_pool(int64_t rank) {
@@ -170,9 +163,7 @@ Rule avg_pool(int64_t rank) {
     const Pool p = pool(o, rank);
     const Dims sizes = trailing(o.out(), rank);
     const Value sums = sum_windows(x, window(p, x, sizes));
-    return ir::divide(
-        sums,
-        ir::broadcast_to(window_counts(o, p, trailing(x.type(), rank), sizes, x.dtype()), sums));
+    return ir::divide(sums, ir::broadcast_to(window_counts(o, p, trailing(x.type(), rank), sizes, x.dtype()), sums));
   };
 }
 
@@ -193,8 +184,7 @@ Rule avg_pool_backward(int64_t rank) {
       w.dimensions.push_back(p.kernel[d]);
       w.base_dilations.push_back(p.stride[d]);
       const int64_t last = (output[lead + d] - 1) * p.stride[d];
-      w.padding.emplace_back(p.kernel[d] - 1 - p.padding[d],
-                             input[lead + d] - 1 - last + p.padding[d]);
+      w.padding.emplace_back(p.kernel[d] - 1 - p.padding[d], input[lead + d] - 1 - last + p.padding[d]);
     }
     const Value counts = window_counts(o, p, input, output, grad.dtype());
     return sum_windows(ir::divide(grad, ir::broadcast_to(counts, grad)), w);
@@ -255,8 +245,7 @@ Value split_into_bins(const Value& x, int64_t d, const Bins& bins, const Value& 
   if (bins.even) return members;
   const Type type(DType::kI64, split);
   const Value sizes = ir::constant_i64(b, bins.sizes, Type(DType::kI64, {bins.count()}));
-  const Value valid =
-      ir::compare(ir::iota(b, type, d + 1), ir::broadcast_in_dim(sizes, type, {d}), "LT");
+  const Value valid = ir::compare(ir::iota(b, type, d + 1), ir::broadcast_in_dim(sizes, type, {d}), "LT");
   return ir::select(valid, members, ir::broadcast_to(otherwise, split));
 }
 
@@ -267,8 +256,7 @@ Value sum_bins(const Value& x, int64_t d, int64_t count) {
 
 // The sizes of the bins along dimension d, broadcast to x.
 Value bin_sizes(const Value& x, int64_t d, int64_t n) {
-  const Value sizes =
-      ir::constant_i64(x.builder(), Bins(n, x.dim(d)).sizes, Type(DType::kI64, {x.dim(d)}));
+  const Value sizes = ir::constant_i64(x.builder(), Bins(n, x.dim(d)).sizes, Type(DType::kI64, {x.dim(d)}));
   return ir::broadcast_in_dim(ir::convert(sizes, x.dtype()), x.type(), {d});
 }
 
@@ -279,8 +267,7 @@ Rule adaptive_avg_pool(int64_t rank) {
     if (type.numel() == 0) return ir::constant(o.builder(), 0, type);
     Value y = x;
     for (int64_t d = type.rank() - rank; d < type.rank(); ++d) y = sum_bins(y, d, type.dim(d));
-    for (int64_t d = type.rank() - rank; d < type.rank(); ++d)
-      y = ir::divide(y, bin_sizes(y, d, x.dim(d)));
+    for (int64_t d = type.rank() - rank; d < type.rank(); ++d) y = ir::divide(y, bin_sizes(y, d, x.dim(d)));
     return y;
   };
 }
@@ -290,10 +277,8 @@ Rule adaptive_avg_pool_backward(int64_t rank) {
     const Type& type = o.out();
     Value grad = o.compute("grad_output");
     if (type.numel() == 0 || grad.type().numel() == 0) return ir::constant(o.builder(), 0, type);
-    for (int64_t d = type.rank() - rank; d < type.rank(); ++d)
-      grad = ir::divide(grad, bin_sizes(grad, d, type.dim(d)));
-    for (int64_t d = type.rank() - rank; d < type.rank(); ++d)
-      grad = sum_bins(grad, d, type.dim(d));
+    for (int64_t d = type.rank() - rank; d < type.rank(); ++d) grad = ir::divide(grad, bin_sizes(grad, d, type.dim(d)));
+    for (int64_t d = type.rank() - rank; d < type.rank(); ++d) grad = sum_bins(grad, d, type.dim(d));
     return grad;
   };
 }
@@ -302,8 +287,7 @@ Rule adaptive_max_pool(int64_t rank) {
   return [rank](Op& o) {
     const Type& type = o.out();
     const Value x = o.in("self");
-    if (type.numel() == 0)
-      return Values{ir::constant(o.builder(), 0, type), ir::constant(o.builder(), 0, o.out(1))};
+    if (type.numel() == 0) return Values{ir::constant(o.builder(), 0, type), ir::constant(o.builder(), 0, o.out(1))};
     const Values init = larger_init(x);
     Value values = x, index = positions(x, rank);
     Dims members;

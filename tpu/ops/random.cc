@@ -66,8 +66,7 @@ Value open_interval(const Words& words, DType dtype) {
 
 // The message is CPU's own, which is asked when a call is refused.
 void demand_floats(Op& o) {
-  if (ir::is_integral(o.out().dtype()))
-    throw UserError(o.name() + " is not implemented for integers");
+  if (ir::is_integral(o.out().dtype())) throw UserError(o.name() + " is not implemented for integers");
 }
 
 Value uniform(Op& o) {
@@ -76,8 +75,7 @@ Value uniform(Op& o) {
   const Words w = draw(o);
   const Value from = o.scalar("from", real), width = ir::subtract(o.scalar("to", real), from);
   const auto scale = [&](const Value& u) { return ir::add(ir::multiply(u, width), from); };
-  if (!ir::is_complex(o.out().dtype()))
-    return scale(unit_interval(w, real, digits(o.out().dtype())));
+  if (!ir::is_complex(o.out().dtype())) return scale(unit_interval(w, real, digits(o.out().dtype())));
   const Words other = {w.second, w.first};
   return ir::complex(scale(unit_interval(w, real, 24)), scale(unit_interval(other, real, 24)));
 }
@@ -113,8 +111,7 @@ Value normal(Op& o) {
   if (!ir::is_complex(o.out().dtype())) return ir::add(ir::multiply(z, std), mean);
   // The variance is that of the complex number: half of it in each part.
   const Value half = ir::multiply(std, ir::full_like(std, std::sqrt(0.5)));
-  return ir::complex(ir::add(ir::multiply(z, half), mean),
-                     ir::add(ir::multiply(other, half), mean));
+  return ir::complex(ir::add(ir::multiply(z, half), mean), ir::add(ir::multiply(other, half), mean));
 }
 
 // mean and std are tensors or numbers.
@@ -148,17 +145,14 @@ int64_t largest(DType dtype) {
 Value ranged(Op& o, const Value& from, const Value& range) {
   const Value word = joined(draw(o));
   const Value whole = ir::compare(range, u64(o.builder(), 0), "EQ");
-  const Value r =
-      ir::select(ir::broadcast_to(whole, word.dims()), word, multiply_high(word, range));
+  const Value r = ir::select(ir::broadcast_to(whole, word.dims()), word, multiply_high(word, range));
   const Value sum = ir::add(ir::bitcast_convert(r, DType::kI64), from);
   return ir::convert(sum, o.out().dtype());
 }
 
 Value random_integers(Op& o) {
   const Value zero = ir::constant(o.builder(), 0, Type(DType::kI64, {}));
-  return ranged(
-      o, zero,
-      u64(o.builder(), static_cast<int64_t>(static_cast<uint64_t>(largest(o.out().dtype())) + 1)));
+  return ranged(o, zero, u64(o.builder(), static_cast<int64_t>(static_cast<uint64_t>(largest(o.out().dtype())) + 1)));
 }
 
 Value random_to(Op& o) {
@@ -195,10 +189,8 @@ Value geometric(Op& o, const Value& u) {
 }
 
 Value cauchy(Op& o, const Value& u) {
-  const Value angle =
-      ir::multiply(ir::subtract(u, ir::full_like(u, 0.5)), ir::full_like(u, std::numbers::pi));
-  return ir::add(ir::multiply(ir::tan(angle), o.scalar("sigma", u.dtype())),
-                 o.scalar("median", u.dtype()));
+  const Value angle = ir::multiply(ir::subtract(u, ir::full_like(u, 0.5)), ir::full_like(u, std::numbers::pi));
+  return ir::add(ir::multiply(ir::tan(angle), o.scalar("sigma", u.dtype())), o.scalar("median", u.dtype()));
 }
 
 Value bernoulli_of_number(Op& o) {
@@ -215,8 +207,7 @@ Rule bernoulli_of_tensor(const char* probabilities) {
   return [probabilities](Op& o) {
     const DType real = real_dtype(o.in(probabilities).dtype());
     const Value p = o.x_as(probabilities, real), u = unit_interval(draw(o), real, digits(real));
-    const Value fits = ir::and_(ir::compare(p, ir::zeros_like(p), "GE"),
-                                ir::compare(p, ir::full_like(p, 1), "LE"));
+    const Value fits = ir::and_(ir::compare(p, ir::zeros_like(p), "GE"), ir::compare(p, ir::full_like(p, 1), "LE"));
     const Value none = ir::constant_bool(o.builder(), false, Type(DType::kI1, {}));
     const Value bad = ir::reduce(ir::not_(fits), none, all_dims(p), "or");
     o.context().check(bad, ir::constant(o.builder(), 0, Type(DType::kI64, {})), "RuntimeError",
@@ -231,9 +222,8 @@ Rule bernoulli_of_tensor(const char* probabilities) {
 Value random_permutation(Op& o) {
   const int64_t n = o.out().dim(0);
   const DType dtype = n < (int64_t{1} << 31) ? DType::kI32 : DType::kI64;
-  const Value order =
-      ir::sort({joined(draw(o)), ir::iota(o.builder(), Type(dtype, {n}), 0)}, 0, true,
-               [](const Values& a) { return Values{ir::compare(a[0], a[1], "LT")}; })[1];
+  const Value order = ir::sort({joined(draw(o)), ir::iota(o.builder(), Type(dtype, {n}), 0)}, 0, true,
+                               [](const Values& a) { return Values{ir::compare(a[0], a[1], "LT")}; })[1];
   return ir::convert(order, o.out().dtype());
 }
 
@@ -247,21 +237,18 @@ Value sample_with_replacement(Op& o, const Value& weights, int64_t samples) {
                           .base_dilations = {},
                           .window_dilations = {},
                           .padding = {{0, 0}, {n - 1, 0}}};
-  const Value sums = ir::reduce_window(
-      {weights}, {zero}, window, [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
+  const Value sums =
+      ir::reduce_window({weights}, {zero}, window, [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
   const Type type(weights.dtype(), {rows, samples, n});
   const Value total = ir::reshape(ir::slice_in_dim(sums, 1, n - 1, n), {rows});
   const Value u = unit_interval(draw(o, {rows, samples}), weights.dtype(), digits(weights.dtype()));
-  const Value target =
-      ir::multiply(u, ir::broadcast_in_dim(total, u.type().with(weights.dtype()), {0}));
-  const Value passed = ir::compare(ir::broadcast_in_dim(sums, type, {0, 2}),
-                                   ir::broadcast_in_dim(target, type, {0, 1}), "LE");
+  const Value target = ir::multiply(u, ir::broadcast_in_dim(total, u.type().with(weights.dtype()), {0}));
+  const Value passed =
+      ir::compare(ir::broadcast_in_dim(sums, type, {0, 2}), ir::broadcast_in_dim(target, type, {0, 1}), "LE");
   const Type i32(DType::kI32, {});
-  const Value index =
-      ir::reduce(ir::convert(passed, DType::kI32), ir::constant(o.builder(), 0, i32), {2}, "add");
+  const Value index = ir::reduce(ir::convert(passed, DType::kI32), ir::constant(o.builder(), 0, i32), {2}, "add");
   const Value position = ir::iota(o.builder(), weights.type().with(DType::kI32), 1);
-  const Value taken =
-      ir::select(ir::compare(weights, zero, "GT"), position, ir::zeros_like(position));
+  const Value taken = ir::select(ir::compare(weights, zero, "GT"), position, ir::zeros_like(position));
   const Value last = ir::reduce(taken, ir::constant(o.builder(), 0, i32), {1}, "maximum");
   return ir::minimum(index, ir::broadcast_in_dim(last, index.type(), {0}));
 }
@@ -269,12 +256,10 @@ Value sample_with_replacement(Op& o, const Value& weights, int64_t samples) {
 // The largest of weight / exponential (as on CPU and CUDA): sampling in the order of an exponential
 // race.
 Value sample_without_replacement(Op& o, const Value& weights, int64_t samples) {
-  const Value key = ir::divide(
-      weights, ir::negate(ir::log(open_interval(draw(o, weights.dims()), weights.dtype()))));
+  const Value key = ir::divide(weights, ir::negate(ir::log(open_interval(draw(o, weights.dims()), weights.dtype()))));
   const Value position = ir::iota(o.builder(), weights.type().with(DType::kI32), 1);
-  const Value order = ir::sort({key, position}, 1, true, [](const Values& a) {
-    return Values{ir::compare(a[0], a[1], "GT", "TOTALORDER")};
-  })[1];
+  const Value order = ir::sort({key, position}, 1, true,
+                               [](const Values& a) { return Values{ir::compare(a[0], a[1], "GT", "TOTALORDER")}; })[1];
   return ir::slice_in_dim(order, 1, 0, samples);
 }
 
@@ -307,21 +292,16 @@ Value multinomial(Op& o) {
 
 Values native_dropout(Op& o) {
   const Value x = o.x("input");
-  if (o.has("train") && !o.flag("train"))
-    return {x, ir::constant_bool(o.builder(), true, o.out(1))};
-  const Value p = o.scalar("p", DType::kF64), one = ir::full_like(p, 1),
-              keep = ir::subtract(one, p);
-  const Value scale = ir::select(ir::compare(keep, ir::zeros_like(keep), "EQ"),
-                                 ir::zeros_like(keep), ir::divide(one, keep));
+  if (o.has("train") && !o.flag("train")) return {x, ir::constant_bool(o.builder(), true, o.out(1))};
+  const Value p = o.scalar("p", DType::kF64), one = ir::full_like(p, 1), keep = ir::subtract(one, p);
+  const Value scale =
+      ir::select(ir::compare(keep, ir::zeros_like(keep), "EQ"), ir::zeros_like(keep), ir::divide(one, keep));
   const Value mask = bernoulli_mask(draw(o), keep);
-  return {
-      ir::multiply(ir::multiply(x, ir::convert(mask, x.dtype())), ir::convert(scale, x.dtype())),
-      mask};
+  return {ir::multiply(ir::multiply(x, ir::convert(mask, x.dtype())), ir::convert(scale, x.dtype())), mask};
 }
 
 Value native_dropout_backward(Op& o) {
-  return ir::multiply(ir::multiply(o.x("grad_output"), o.x("mask")),
-                      o.scalar("scale", o.compute_dtype()));
+  return ir::multiply(ir::multiply(o.x("grad_output"), o.x("mask")), o.scalar("scale", o.compute_dtype()));
 }
 
 const Traits kRandom{.random = true};
@@ -356,8 +336,7 @@ Words threefry(const Value& seed, const Value& offset, const Dims& shape) {
   const int64_t n = Type(DType::kUI64, shape).numel();
   const Value flat = ir::reshape(ir::iota(b, Type(DType::kUI64, {n}), 0), shape);
   const Value counter = ir::add(flat, ir::broadcast_to(offset, shape));
-  const Value key[2] = {ir::convert(seed, DType::kUI32),
-                        ir::convert(high_word(seed), DType::kUI32)};
+  const Value key[2] = {ir::convert(seed, DType::kUI32), ir::convert(high_word(seed), DType::kUI32)};
   const Value keys[3] = {key[0], key[1], ir::xor_(ir::xor_(key[0], key[1]), u32(b, 0x1BD11BDA))};
   Value x = ir::add(ir::convert(counter, DType::kUI32), keys[0]);
   Value y = ir::add(ir::convert(high_word(counter), DType::kUI32), keys[1]);
@@ -384,8 +363,7 @@ Value unit_interval(const Words& words, DType dtype, int digits) {
 Value bernoulli_mask(const Words& words, const Value& p) {
   // 32 bits against a threshold: exact at p = 0 and, with the comparison in 64 bits, at p = 1.
   const Value scaled = ir::multiply(p, ir::full_like(p, std::ldexp(1.0, 32)));
-  return ir::compare(ir::convert(words.first, DType::kUI64), ir::convert(scaled, DType::kUI64),
-                     "LT");
+  return ir::compare(ir::convert(words.first, DType::kUI64), ir::convert(scaled, DType::kUI64), "LT");
 }
 
 std::span<const Row> random_rows() { return kRows; }

@@ -38,7 +38,9 @@ Rule all_of(Reduction f) {
     const Axes axes(o);
     const Value v = o.compute(0);
     if (v.type().is_static() && v.type().numel() == 0) {
-      throw UserError(o.name() + "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+      throw UserError(o.name() +
+                      "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                      "with the 'dim' argument.");
     }
     return axes.shaped(f(v, axes.dims));
   };
@@ -50,8 +52,7 @@ Rule logical(Reduction f) {
     const Axes axes(o);
     const Value v = ir::convert(o.in(0), DType::kI1);
     // all(x, dim=()) reduces nothing.
-    const bool none = takes(o, "dim") && o.argument("dim").kind == Argument::Kind::kNumberList &&
-                      o.ints("dim").empty();
+    const bool none = takes(o, "dim") && o.argument("dim").kind == Argument::Kind::kNumberList && o.ints("dim").empty();
     return ir::convert(none ? v : axes.shaped(f(v, axes.dims)), o.out().dtype());
   };
 }
@@ -135,8 +136,7 @@ Value vector_norm(Op& o, const char* order) {
   const Axes axes(o);
   const DType dtype = ir::real_of(o.compute_dtype());
   const Value in = o.in(0);
-  const Value v = ir::is_complex(in.dtype()) ? ir::convert(ir::abs(in), dtype)
-                                             : ir::abs(ir::convert(in, dtype));
+  const Value v = ir::is_complex(in.dtype()) ? ir::convert(ir::abs(in), dtype) : ir::abs(ir::convert(in, dtype));
   const double p = o.number(order, 2.0);
   if (p == 0) {
     const Value counted = ir::convert(ir::compare(v, ir::zeros_like(v), "NE"), dtype);
@@ -147,8 +147,7 @@ Value vector_norm(Op& o, const char* order) {
   if (std::isinf(p)) return axes.shaped(p > 0 ? max_over(v, axes.dims) : min_over(v, axes.dims));
   const Type scalar(dtype, {});
   const Value powers = ir::power(v, ir::constant(o.builder(), p, scalar));
-  return axes.shaped(
-      ir::power(sum_over(powers, axes.dims), ir::constant(o.builder(), 1.0 / p, scalar)));
+  return axes.shaped(ir::power(sum_over(powers, axes.dims), ir::constant(o.builder(), 1.0 / p, scalar)));
 }
 
 Rule norm(const char* order) {

@@ -5,9 +5,7 @@
 namespace tpu::ops {
 namespace {
 
-Value scalar_of(const Value& v, int64_t value) {
-  return ir::constant(v.builder(), value, Type(v.dtype(), {}));
-}
+Value scalar_of(const Value& v, int64_t value) { return ir::constant(v.builder(), value, Type(v.dtype(), {})); }
 
 }  // namespace
 
@@ -42,8 +40,7 @@ Value min_over(const Value& v, const Dims& dims) {
 Value max_of_numbers(const Value& v, const Dims& dims) {
   if (dims.empty()) return v;
   const Value init = ir::lowest(v.builder(), Type(v.dtype(), {}));
-  return ir::reduce({v}, {init}, dims,
-                    [](const Values& a) { return Values{ir::maximum(a[0], a[1])}; })[0];
+  return ir::reduce({v}, {init}, dims, [](const Values& a) { return Values{ir::maximum(a[0], a[1])}; })[0];
 }
 
 Value all_over(const Value& v, const Dims& dims) {
@@ -162,8 +159,7 @@ Values scan(const Values& operands, const Values& inits, int64_t d, const ir::Bo
 }
 
 Value cumulative_sum(const Value& v, int64_t d) {
-  return scan({v}, {scalar_of(v, 0)}, d,
-              [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
+  return scan({v}, {scalar_of(v, 0)}, d, [](const Values& a) { return Values{ir::add(a[0], a[1])}; })[0];
 }
 
 }  // namespace tpu::ops

@@ -60,16 +60,14 @@ Samples neighbours(const Resize& r) {
   const bool cubic = r.mode == Mode::kCubic;
   const int64_t taps = cubic ? 4 : 2, before = cubic ? 1 : 0;
   const T scale = scale_of<T>(r);
-  Samples s{std::vector<Dims>(taps, Dims(r.out)),
-            std::vector<std::vector<double>>(taps, std::vector<double>(r.out))};
+  Samples s{std::vector<Dims>(taps, Dims(r.out)), std::vector<std::vector<double>>(taps, std::vector<double>(r.out))};
   for (int64_t o = 0; o < r.out; ++o) {
     T at = r.align_corners ? scale * o : scale * (o + T{0.5}) - T{0.5};
     if (!cubic && !r.align_corners) at = std::max(at, T{0});
     const int64_t first = std::min(static_cast<int64_t>(std::floor(at)), r.in - 1);
     const T t = std::clamp(at - static_cast<T>(first), T{0}, T{1});
     const T a = -0.75;
-    const T weights[4] = {cubic_far<T>(t + 1, a), cubic_near<T>(t, a), cubic_near<T>(1 - t, a),
-                          cubic_far<T>(2 - t, a)};
+    const T weights[4] = {cubic_far<T>(t + 1, a), cubic_near<T>(t, a), cubic_near<T>(1 - t, a), cubic_far<T>(2 - t, a)};
     for (int64_t k = 0; k < taps; ++k) {
       s.index[k][o] = std::clamp<int64_t>(first - before + k, 0, r.in - 1);
       s.weight[k][o] = cubic ? weights[k] : (k == 0 ? 1 - t : t);
@@ -132,11 +130,9 @@ Samples samples_in(const Resize& r) {
 Value floats(ir::Builder& b, const std::vector<double>& values, DType dtype) {
   Dims bits;
   for (double v : values) {
-    bits.push_back(dtype == DType::kF64 ? std::bit_cast<int64_t>(v)
-                                        : std::bit_cast<int32_t>(static_cast<float>(v)));
+    bits.push_back(dtype == DType::kF64 ? std::bit_cast<int64_t>(v) : std::bit_cast<int32_t>(static_cast<float>(v)));
   }
-  const Type type(dtype == DType::kF64 ? DType::kI64 : DType::kI32,
-                  {static_cast<int64_t>(bits.size())});
+  const Type type(dtype == DType::kF64 ? DType::kI64 : DType::kI32, {static_cast<int64_t>(bits.size())});
   return ir::bitcast_convert(ir::constant_i64(b, bits, type), dtype);
 }
 
@@ -190,8 +186,7 @@ Value resize_dim(const Value& x, int64_t d, const Samples& s, const Resize& r) {
   Value sum;
   for (size_t k = 0; k < s.index.size(); ++k) {
     const Value sample = take(x, d, s.index[k]);
-    const Value weight =
-        ir::broadcast_in_dim(floats(x.builder(), s.weight[k], x.dtype()), sample.type(), {d});
+    const Value weight = ir::broadcast_in_dim(floats(x.builder(), s.weight[k], x.dtype()), sample.type(), {d});
     const Value term = ir::multiply(sample, weight);
     sum = sum ? ir::add(sum, term) : term;
   }
@@ -212,15 +207,12 @@ Value resize_dim_backward(const Value& grad, int64_t d, const Samples& s, const 
   Value weights = ir::constant(b, 0, matrix);
   for (size_t k = 0; k < s.index.size(); ++k) {
     const Value at = ir::broadcast_in_dim(integers(b, s.index[k]), column.type(), {0});
-    const Value share =
-        s.weight.empty() ? ir::constant(b, 1, matrix)
-                         : ir::broadcast_in_dim(floats(b, s.weight[k], grad.dtype()), matrix, {0});
-    weights = ir::add(weights,
-                      ir::select(ir::compare(column, at, "EQ"), share, ir::constant(b, 0, matrix)));
+    const Value share = s.weight.empty() ? ir::constant(b, 1, matrix)
+                                         : ir::broadcast_in_dim(floats(b, s.weight[k], grad.dtype()), matrix, {0});
+    weights = ir::add(weights, ir::select(ir::compare(column, at, "EQ"), share, ir::constant(b, 0, matrix)));
   }
   const Value product = ir::dot_general(
-      grad, weights,
-      {.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {d}, .rhs_contracting = {0}},
+      grad, weights, {.lhs_batching = {}, .rhs_batching = {}, .lhs_contracting = {d}, .rhs_contracting = {0}},
       grad.dtype());
   // The new dimension comes last; back to its place.
   Dims order;
@@ -233,8 +225,7 @@ Resize resize_of(Op& o, Mode mode, int64_t axis, int64_t axes, int64_t in, int64
   constexpr const char* kNames[] = {"scales_d", "scales_h", "scales_w"};
   const char* name = axes == 1 ? "scales" : kNames[3 - axes + axis];
   Resize r{mode, in, out, false, std::nullopt};
-  if (mode != Mode::kNearest && mode != Mode::kNearestExact)
-    r.align_corners = o.flag("align_corners");
+  if (mode != Mode::kNearest && mode != Mode::kNearestExact) r.align_corners = o.flag("align_corners");
   if (o.has(name)) r.scale = o.number(name);
   return r;
 }
@@ -257,8 +248,7 @@ Rule resize(Mode mode) {
       x = resize_dim(x, i + 2, samples(r, x.dtype()), r);
       // CPU keeps bytes between the axes.
       if (integers_in && !is_nearest(mode)) {
-        x = ir::clamp(ir::zeros_like(x), ir::floor(ir::add(x, ir::full_like(x, 0.5))),
-                      ir::full_like(x, 255));
+        x = ir::clamp(ir::zeros_like(x), ir::floor(ir::add(x, ir::full_like(x, 0.5))), ir::full_like(x, 255));
       }
     }
     return ir::convert(x, integers_in ? o.out().dtype() : x.dtype());

@@ -14,9 +14,7 @@ Value chunk(const Value& v, int64_t k, int64_t count) {
 Value concatenated(const Values& parts) { return ir::concatenate(parts, parts[0].rank() - 1); }
 
 // x (1 - x): the slope of a sigmoid by its value.
-Value sigmoid_slope(const Value& x) {
-  return ir::multiply(x, ir::subtract(ir::full_like(x, 1), x));
-}
+Value sigmoid_slope(const Value& x) { return ir::multiply(x, ir::subtract(ir::full_like(x, 1), x)); }
 // 1 - x^2: the slope of tanh by its value.
 Value tanh_slope(const Value& x) { return ir::subtract(ir::full_like(x, 1), ir::multiply(x, x)); }
 
@@ -28,8 +26,7 @@ Value gates(Op& o, const char* name, const char* bias) {
 
 // hy, cy, workspace (the four gates)
 Values lstm_cell(Op& o) {
-  const Value all =
-      ir::add(gates(o, "input_gates", "input_bias"), gates(o, "hidden_gates", "hidden_bias"));
+  const Value all = ir::add(gates(o, "input_gates", "input_bias"), gates(o, "hidden_gates", "hidden_bias"));
   const Value in = ir::logistic(chunk(all, 0, 4)), forget = ir::logistic(chunk(all, 1, 4));
   const Value cell = ir::tanh(chunk(all, 2, 4)), out = ir::logistic(chunk(all, 3, 4));
   const Value cy = ir::add(ir::multiply(forget, o.compute("cx")), ir::multiply(in, cell));
@@ -58,8 +55,7 @@ Values lstm_cell_backward(Op& o) {
 
 // hy, workspace (reset, update, new, hx, hidden part of new)
 Values gru_cell(Op& o) {
-  const Value input = gates(o, "input_gates", "input_bias"),
-              hidden = gates(o, "hidden_gates", "hidden_bias");
+  const Value input = gates(o, "input_gates", "input_bias"), hidden = gates(o, "hidden_gates", "hidden_bias");
   const Value reset = ir::logistic(ir::add(chunk(input, 0, 3), chunk(hidden, 0, 3)));
   const Value update = ir::logistic(ir::add(chunk(input, 1, 3), chunk(hidden, 1, 3)));
   const Value carried = chunk(hidden, 2, 3), hx = o.compute("hx");
@@ -71,12 +67,10 @@ Values gru_cell(Op& o) {
 // grad_input_gates, grad_hidden_gates, grad_hx, grad_input_bias, grad_hidden_bias
 Values gru_cell_backward(Op& o) {
   const Value grad = o.compute("grad_hy"), workspace = o.compute("workspace");
-  const Value reset = chunk(workspace, 0, 5), update = chunk(workspace, 1, 5),
-              fresh = chunk(workspace, 2, 5);
+  const Value reset = chunk(workspace, 0, 5), update = chunk(workspace, 1, 5), fresh = chunk(workspace, 2, 5);
   const Value hx = chunk(workspace, 3, 5), carried = chunk(workspace, 4, 5);
   const Value rest = ir::subtract(ir::full_like(update, 1), update);
-  const Value grad_update =
-      ir::multiply(ir::multiply(grad, ir::subtract(hx, fresh)), sigmoid_slope(update));
+  const Value grad_update = ir::multiply(ir::multiply(grad, ir::subtract(hx, fresh)), sigmoid_slope(update));
   const Value grad_new = ir::multiply(ir::multiply(grad, rest), tanh_slope(fresh));
   const Value grad_reset = ir::multiply(ir::multiply(grad_new, carried), sigmoid_slope(reset));
   const Value input = concatenated({grad_reset, grad_update, grad_new});

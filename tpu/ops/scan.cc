@@ -6,9 +6,7 @@
 namespace tpu::ops {
 namespace {
 
-Value number(const Value& v, double value) {
-  return ir::constant(v.builder(), value, Type(v.dtype(), {}));
-}
+Value number(const Value& v, double value) { return ir::constant(v.builder(), value, Type(v.dtype(), {})); }
 
 Value cumsum(Op& o) {
   const Value v = o.compute(0);
@@ -35,8 +33,7 @@ Value logcumsumexp(Op& o) {
   if (v.rank() == 0) return v;
   if (ir::is_complex(v.dtype())) throw ir::StaticShapeRequired("logcumsumexp of complex numbers");
   const Value init = ir::lowest(o.builder(), Type(v.dtype(), {}));
-  return scan({v}, {init}, o.dim("dim", v.rank()),
-              [](const Values& a) { return Values{log_add(a[0], a[1])}; })[0];
+  return scan({v}, {init}, o.dim("dim", v.rank()), [](const Values& a) { return Values{log_add(a[0], a[1])}; })[0];
 }
 
 // The later of equal extrema counts, and a NaN counts as more extreme than any number.

@@ -8,8 +8,7 @@ namespace tpu::ops {
 namespace {
 
 Value element_index(Op& o, const Value& v, int64_t d) {
-  return checked_index(o, at_least_1d(o.in("index")), v, d, Negative::kError,
-                       {out_of_bounds(v, d), "RuntimeError"});
+  return checked_index(o, at_least_1d(o.in("index")), v, d, Negative::kError, {out_of_bounds(v, d), "RuntimeError"});
 }
 
 Value gather(Op& o) {
@@ -52,8 +51,7 @@ Rule scatter_combined() {
     const Value at = element_index(o, v, d);
     const bool multiplies = o.name() != "scatter_add" && o.text("reduce") == "multiply";
     const Value updates = updates_of(o, at, v.dtype());
-    return with_rank(put_elements(v, d, at, updates, multiplies ? ir::multiply : ir::add),
-                     o.in(0).rank());
+    return with_rank(put_elements(v, d, at, updates, multiplies ? ir::multiply : ir::add), o.in(0).rank());
   };
 }
 
@@ -109,8 +107,7 @@ Value scatter_reduce(Op& o) {
 Value index_reduce(Op& o) {
   const Value v = at_least_1d(o.compute(0)), source = at_least_1d(o.compute("source"));
   const int64_t d = o.dim("dim", v.rank());
-  const Value at = checked_index(o, at_least_1d(o.in("index")), v, d, Negative::kError,
-                                 {"index out of range in self"});
+  const Value at = checked_index(o, at_least_1d(o.in("index")), v, d, Negative::kError, {"index out of range in self"});
   auto put = [&](const Value& base, const Value& updates, Combine combine) {
     return put_slices(base, d, at, updates, combine);
   };
@@ -192,8 +189,8 @@ Value histc(Op& o) {
   const Value flat = ir::compare(low, high, "EQ"), one = ir::full_like(low, 1);
   low = ir::select(flat, ir::subtract(low, one), low);
   high = ir::select(flat, ir::add(high, one), high);
-  const Value inside = ir::and_(ir::compare(v, ir::broadcast_to(low, v), "GE"),
-                                ir::compare(v, ir::broadcast_to(high, v), "LE"));
+  const Value inside =
+      ir::and_(ir::compare(v, ir::broadcast_to(low, v), "GE"), ir::compare(v, ir::broadcast_to(high, v), "LE"));
   const Value scaled = ir::multiply(ir::subtract(v, low), ir::full_like(low, bins));
   const Value bin = ir::convert(ir::divide(scaled, ir::subtract(high, low)), DType::kI32);
   const Value last = ir::full_like(bin, bins - 1);

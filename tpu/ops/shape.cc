@@ -47,8 +47,7 @@ Value roll_dim(const Value& x, int64_t d, const Value& shift) {
   const Value n = ir::full_like(shift, x.dim(d));
   // n - shift mod n, in [1, n] for shifts of either sign.
   const Value back = ir::remainder(ir::add(ir::remainder(shift, n), n), n);
-  return ir::dynamic_slice(ir::concatenate({x, x}, d), starts_along(x, d, ir::subtract(n, back)),
-                           x.dims());
+  return ir::dynamic_slice(ir::concatenate({x, x}, d), starts_along(x, d, ir::subtract(n, back)), x.dims());
 }
 
 Value roll(Op& o) {
@@ -93,11 +92,10 @@ Rule triangle(const char* keep) {
   return [keep](Op& o) {
     const Value x = o.in("self");
     const Type wide(DType::kI64, {}), narrow(DType::kI32, {});
-    const Value diagonal =
-        ir::convert(ir::clamp(ir::convert(ir::lowest(o.builder(), narrow), DType::kI64),
-                              o.scalar("diagonal", DType::kI64),
-                              ir::convert(ir::highest(o.builder(), narrow), DType::kI64)),
-                    DType::kI32);
+    const Value diagonal = ir::convert(
+        ir::clamp(ir::convert(ir::lowest(o.builder(), narrow), DType::kI64), o.scalar("diagonal", DType::kI64),
+                  ir::convert(ir::highest(o.builder(), narrow), DType::kI64)),
+        DType::kI32);
     const Value kept = ir::compare(diagonal_number(o.builder(), x.type()), diagonal, keep);
     return ir::select(ir::broadcast_to(kept, x), x, ir::zeros_like(x));
   };
@@ -106,8 +104,7 @@ Rule triangle(const char* keep) {
 Value trace(Op& o) {
   const Value x = o.compute("self");
   const Value number = diagonal_number(o.builder(), x.type());
-  const Value diagonal =
-      ir::select(ir::compare(number, ir::zeros_like(number), "EQ"), x, ir::zeros_like(x));
+  const Value diagonal = ir::select(ir::compare(number, ir::zeros_like(number), "EQ"), x, ir::zeros_like(x));
   return ir::reduce(diagonal, ir::constant(o.builder(), 0, Type(x.dtype(), {})), {0, 1}, "add");
 }
 
@@ -120,8 +117,7 @@ Value with_diagonal(const Value& base, const Value& v, int64_t offset, int64_t d
   Dims low(v.rank(), 0), high(v.rank(), 0);
   low[last] = std::max<int64_t>(0, -offset);
   high[last] = base.dim(d1) - low[last] - v.dim(last);
-  const Value rows =
-      ir::pad(v, ir::constant(b, 0, Type(v.dtype(), {})), low, high, Dims(v.rank(), 0));
+  const Value rows = ir::pad(v, ir::constant(b, 0, Type(v.dtype(), {})), low, high, Dims(v.rank(), 0));
 
   // Dimensions of v in base: all but d1 and d2 in order, then d1.
   Dims map;
@@ -140,26 +136,23 @@ Value with_diagonal(const Value& base, const Value& v, int64_t offset, int64_t d
 }
 
 Value diag_embed(Op& o) {
-  return with_diagonal(empty(o), o.in("self"), o.integer("offset"), o.integer("dim1"),
-                       o.integer("dim2"));
+  return with_diagonal(empty(o), o.in("self"), o.integer("offset"), o.integer("dim1"), o.integer("dim2"));
 }
 
 Value diagonal_backward(Op& o) {
-  return with_diagonal(empty(o), o.in("grad_output"), o.integer("offset"), o.integer("dim1"),
-                       o.integer("dim2"));
+  return with_diagonal(empty(o), o.in("grad_output"), o.integer("offset"), o.integer("dim1"), o.integer("dim2"));
 }
 
 Value diagonal_scatter(Op& o) {
-  return with_diagonal(o.in("self"), ir::convert(o.in("src"), o.out().dtype()), o.integer("offset"),
-                       o.integer("dim1"), o.integer("dim2"));
+  return with_diagonal(o.in("self"), ir::convert(o.in("src"), o.out().dtype()), o.integer("offset"), o.integer("dim1"),
+                       o.integer("dim2"));
 }
 
 // ---- writes to a view of zeros or of a tensor: where they start is no part of the program ----
 
 // `index` counted from the end where negative.
 Value wrapped(const Value& index, int64_t size) {
-  return ir::select(ir::compare(index, ir::zeros_like(index), "LT"),
-                    ir::add(index, ir::full_like(index, size)), index);
+  return ir::select(ir::compare(index, ir::zeros_like(index), "LT"), ir::add(index, ir::full_like(index, size)), index);
 }
 
 Value with_slice(const Value& base, const Value& v, int64_t d, const Value& start, int64_t step) {
@@ -182,26 +175,23 @@ Value start_of(Op& o, int64_t size) {
   const Type scalar(DType::kI64, {});
   if (!o.has("start")) return ir::constant(o.builder(), 0, scalar);
   const Value start = o.scalar("start", DType::kI64);
-  return ir::clamp(ir::constant(o.builder(), -size, scalar), start,
-                   ir::constant(o.builder(), size, scalar));
+  return ir::clamp(ir::constant(o.builder(), -size, scalar), start, ir::constant(o.builder(), size, scalar));
 }
 
 Value slice_backward(Op& o) {
   const int64_t d = o.dim("dim", o.out().rank());
-  return with_slice(empty(o), o.in("grad_output"), d, start_of(o, o.out().dim(d)),
-                    o.integer("step"));
+  return with_slice(empty(o), o.in("grad_output"), d, start_of(o, o.out().dim(d)), o.integer("step"));
 }
 
 Value slice_scatter(Op& o) {
   const int64_t d = o.dim("dim", o.out().rank());
-  return with_slice(o.in("self"), ir::convert(o.in("src"), o.out().dtype()), d,
-                    start_of(o, o.out().dim(d)), o.integer("step"));
+  return with_slice(o.in("self"), ir::convert(o.in("src"), o.out().dtype()), d, start_of(o, o.out().dim(d)),
+                    o.integer("step"));
 }
 
 Value select_backward(Op& o) {
   const int64_t d = o.dim("dim", o.out().rank());
-  return with_slice(empty(o), ir::unsqueeze(o.in("grad_output"), d), d,
-                    o.scalar("index", DType::kI64), 1);
+  return with_slice(empty(o), ir::unsqueeze(o.in("grad_output"), d), d, o.scalar("index", DType::kI64), 1);
 }
 
 Value select_scatter(Op& o) {

@@ -36,8 +36,8 @@ Sorted sort_packed(const Value& v, int64_t d, bool descending) {
   const Value high = ir::convert(descending ? ir::not_(key) : key, DType::kI64);
   const Value bits = ir::full_like(high, 32);
   const Value packed = ir::or_(ir::shift_left(high, bits), iota_like(v, d, DType::kI64));
-  const Value sorted = ir::sort(
-      {packed}, d, true, [](const Values& a) { return Values{ir::compare(a[0], a[1], "LT")}; })[0];
+  const Value sorted =
+      ir::sort({packed}, d, true, [](const Values& a) { return Values{ir::compare(a[0], a[1], "LT")}; })[0];
   const Value low = ir::full_like(sorted, int64_t{UINT32_MAX});
   const Value at = ir::convert(ir::and_(sorted, low), DType::kI32);
   if (ir::is_floating(v.dtype())) return {take_elements(v, d, at), at};
@@ -78,8 +78,7 @@ Sorted top_of(const Value& v, int64_t d, int64_t k, bool largest) {
   std::swap(swap[d], swap.back());
   const Value x = ir::convert(ir::transpose(v, swap), DType::kF32);
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Value key = ir::select(ir::is_nan(x), ir::full_like(x, largest ? nan : -nan),
-                               largest ? x : ir::negate(x));
+  const Value key = ir::select(ir::is_nan(x), ir::full_like(x, largest ? nan : -nan), largest ? x : ir::negate(x));
   const Values top = ir::chlo_top_k(key, k);
   const Value values = ir::convert(largest ? top[0] : ir::negate(top[0]), v.dtype());
   return {ir::transpose(values, swap), ir::transpose(top[1], swap)};
@@ -119,8 +118,7 @@ Value median_place(const Value& v, int64_t d, bool skip_nan) {
   const Value one = ir::full_like(nans, 1);
   const Value numbers = ir::subtract(n, nans);
   const Value counted = skip_nan ? numbers : n;
-  const Value middle =
-      ir::maximum(ir::shift_right_arithmetic(ir::subtract(counted, one), one), zero);
+  const Value middle = ir::maximum(ir::shift_right_arithmetic(ir::subtract(counted, one), one), zero);
   return skip_nan ? middle : ir::select(ir::compare(nans, zero, "GT"), numbers, middle);
 }
 
@@ -136,8 +134,7 @@ Rule median(bool skip_nan) {
   return [skip_nan](Op& o) {
     const int64_t n = o.in(0).type().numel();
     const Type scalar(o.in(0).dtype(), {});
-    if (n == 0)
-      return ir::divide(ir::constant(o.builder(), 0, scalar), ir::constant(o.builder(), 0, scalar));
+    if (n == 0) return ir::divide(ir::constant(o.builder(), 0, scalar), ir::constant(o.builder(), 0, scalar));
     const Value v = ir::reshape(o.in(0), {n});
     const Value place = median_place(v, 0, skip_nan);
     return ir::squeeze(take_elements(sort_along(v, 0, false).values, 0, place), 0);
@@ -155,13 +152,11 @@ Values mode(Op& o) {
     const Value tail = ir::slice_in_dim(s.values, d, 1, n);
     Dims low(v.rank(), 0), none(v.rank(), 0);
     low[d] = 1;
-    const Value begins =
-        ir::pad(ir::compare(head, tail, "NE"),
-                ir::constant_bool(o.builder(), true, Type(DType::kI1, {})), low, none, none);
+    const Value begins = ir::pad(ir::compare(head, tail, "NE"),
+                                 ir::constant_bool(o.builder(), true, Type(DType::kI1, {})), low, none, none);
     const Value zero = ir::constant(o.builder(), 0, Type(DType::kI32, {}));
     const Value starts = ir::select(begins, place, ir::zeros_like(place));
-    const Value start = scan({starts}, {zero}, d,
-                             [](const Values& a) { return Values{ir::maximum(a[0], a[1])}; })[0];
+    const Value start = scan({starts}, {zero}, d, [](const Values& a) { return Values{ir::maximum(a[0], a[1])}; })[0];
     place = extremum_along(ir::subtract(place, start), d, true).indices;
     place = ir::unsqueeze(place, d);
   }

@@ -283,10 +283,14 @@ namespace {
 
 DType unsigned_of(size_t bytes) {
   switch (bytes) {
-    case 1: return DType::kUI8;
-    case 2: return DType::kUI16;
-    case 4: return DType::kUI32;
-    default: return DType::kUI64;
+    case 1:
+      return DType::kUI8;
+    case 2:
+      return DType::kUI16;
+    case 4:
+      return DType::kUI32;
+    default:
+      return DType::kUI64;
   }
 }
 
@@ -326,7 +330,8 @@ Value reinterpret(const Value& v, DType to) {
   if (ir::is_complex(to)) {
     flat = change_width(flat, ir::size_bytes(ir::real_of(to)));
     const Value pairs = ir::reshape(ir::bitcast_convert(flat, ir::real_of(to)), {flat.type().numel() / 2, 2});
-    const Value re = ir::squeeze(ir::slice_in_dim(pairs, 1, 0, 1), 1), im = ir::squeeze(ir::slice_in_dim(pairs, 1, 1, 2), 1);
+    const Value re = ir::squeeze(ir::slice_in_dim(pairs, 1, 0, 1), 1),
+                im = ir::squeeze(ir::slice_in_dim(pairs, 1, 1, 2), 1);
     return ir::reshape(ir::complex(re, im), dims);
   }
   flat = change_width(flat, ir::size_bytes(to));

@@ -36,9 +36,7 @@ class RowMajor {
 
 class Hold {
  public:
-  explicit Hold(const Buffer& buffer) : buffer_(buffer) {
-    buffer_.increase_external_reference_count();
-  }
+  explicit Hold(const Buffer& buffer) : buffer_(buffer) { buffer_.increase_external_reference_count(); }
   ~Hold() {
     const c::Api* api = buffer_.client()->api();
     c::Buffer_DecreaseExternalReferenceCount_Args args{.buffer = buffer_.raw()};
@@ -104,8 +102,7 @@ const Device& Buffer::device() const {
 
 Event Buffer::to_host(void* dst, size_t size) const {
   RowMajor row_major(dims().size());
-  c::Buffer_ToHostBuffer_Args args{
-      .src = raw_, .host_layout = row_major.layout(), .dst = dst, .dst_size = size};
+  c::Buffer_ToHostBuffer_Args args{.src = raw_, .host_layout = row_major.layout(), .dst = dst, .dst_size = size};
   check(client_->api(), client_->api()->Buffer_ToHostBuffer(&args));
   return Event(client_->api(), args.event);
 }
@@ -130,10 +127,8 @@ size_t Buffer::to_host_size() const {
 }
 
 Event Buffer::copy_raw_to_host(void* dst, size_t offset, size_t size) const {
-  c::Buffer_CopyRawToHost_Args args{.buffer = raw_,
-                                    .dst = dst,
-                                    .offset = static_cast<int64_t>(offset),
-                                    .transfer_size = static_cast<int64_t>(size)};
+  c::Buffer_CopyRawToHost_Args args{
+      .buffer = raw_, .dst = dst, .offset = static_cast<int64_t>(offset), .transfer_size = static_cast<int64_t>(size)};
   check(client_->api(), client_->api()->Buffer_CopyRawToHost(&args));
   return Event(client_->api(), args.event);
 }

@@ -22,10 +22,8 @@ class Buffer {
  public:
   Buffer() = default;
   // Takes over `raw`, for instance an output of LoadedExecutable::execute.
-  Buffer(std::shared_ptr<const Client> client, c::Buffer* raw) noexcept
-      : client_(std::move(client)), raw_(raw) {}
-  Buffer(Buffer&& other) noexcept
-      : client_(std::move(other.client_)), raw_(std::exchange(other.raw_, nullptr)) {}
+  Buffer(std::shared_ptr<const Client> client, c::Buffer* raw) noexcept : client_(std::move(client)), raw_(raw) {}
+  Buffer(Buffer&& other) noexcept : client_(std::move(other.client_)), raw_(std::exchange(other.raw_, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
 

@@ -805,8 +805,7 @@ struct Api {
   Function<TopologyDescription_Destroy_Args> TopologyDescription_Destroy;
   Function<TopologyDescription_PlatformName_Args> TopologyDescription_PlatformName;
   Function<TopologyDescription_PlatformVersion_Args> TopologyDescription_PlatformVersion;
-  Function<TopologyDescription_GetDeviceDescriptions_Args>
-      TopologyDescription_GetDeviceDescriptions;
+  Function<TopologyDescription_GetDeviceDescriptions_Args> TopologyDescription_GetDeviceDescriptions;
   void* TopologyDescription_Serialize;
   void* TopologyDescription_Attributes;
   Function<Compile_Args> Compile;

@@ -16,8 +16,7 @@ void run_on_delete(void* /*data*/, void* user_arg) noexcept {
 
 }  // namespace
 
-std::shared_ptr<Client> Client::create(std::shared_ptr<const Plugin> plugin,
-                                       const NamedValues& options) {
+std::shared_ptr<Client> Client::create(std::shared_ptr<const Plugin> plugin, const NamedValues& options) {
   const std::vector<c::NamedValue> values = to_c(options);
   c::Client_Create_Args args{.create_options = values.data(), .num_options = values.size()};
   check(plugin->api(), plugin->api()->Client_Create(&args));
@@ -69,10 +68,8 @@ LoadedExecutable Client::compile(std::string_view text, std::string_view options
                      .code_size = text.size(),
                      .format = kFormat.data(),
                      .format_size = kFormat.size()};
-  c::Client_Compile_Args args{.client = raw_,
-                              .program = &program,
-                              .compile_options = options.data(),
-                              .compile_options_size = options.size()};
+  c::Client_Compile_Args args{
+      .client = raw_, .program = &program, .compile_options = options.data(), .compile_options_size = options.size()};
   check(api_, api_->Client_Compile(&args));
   return LoadedExecutable(shared_from_this(), args.executable);
 }
@@ -89,9 +86,8 @@ LoadedExecutable Client::deserialize(std::string_view bytes, std::string_view op
   return LoadedExecutable(shared_from_this(), args.loaded_executable);
 }
 
-HostTransfer Client::buffer_from_host(const void* data, ElementType type,
-                                      std::span<const int64_t> dims, HostBufferSemantics semantics,
-                                      const Device& device,
+HostTransfer Client::buffer_from_host(const void* data, ElementType type, std::span<const int64_t> dims,
+                                      HostBufferSemantics semantics, const Device& device,
                                       std::span<const int64_t> byte_strides) const {
   c::Client_BufferFromHostBuffer_Args args{
       .client = raw_,
@@ -108,8 +104,7 @@ HostTransfer Client::buffer_from_host(const void* data, ElementType type,
   return {Buffer(shared_from_this(), args.buffer), Event(api_, args.done_with_host_buffer)};
 }
 
-Buffer Client::uninitialized_buffer(ElementType type, std::span<const int64_t> dims,
-                                    const Device& device) const {
+Buffer Client::uninitialized_buffer(ElementType type, std::span<const int64_t> dims, const Device& device) const {
   c::Client_CreateUninitializedBuffer_Args args{
       .client = raw_,
       .shape_dims = dims.data(),
@@ -121,8 +116,8 @@ Buffer Client::uninitialized_buffer(ElementType type, std::span<const int64_t> d
   return Buffer(shared_from_this(), args.buffer);
 }
 
-Buffer Client::view_of_host(void* data, ElementType type, std::span<const int64_t> dims,
-                            const Device& device, std::function<void()> on_delete) const {
+Buffer Client::view_of_host(void* data, ElementType type, std::span<const int64_t> dims, const Device& device,
+                            std::function<void()> on_delete) const {
   if (!on_delete) on_delete = [] {};
   auto owned = std::make_unique<std::function<void()>>(std::move(on_delete));
   c::Client_CreateViewOfDeviceBuffer_Args args{

@@ -29,8 +29,7 @@ struct HostTransfer {
 class Client : public std::enable_shared_from_this<Client> {
  public:
   // Options are the plugin's, such as {"cpu_device_count", 4}.
-  static std::shared_ptr<Client> create(std::shared_ptr<const Plugin> plugin,
-                                        const NamedValues& options = {});
+  static std::shared_ptr<Client> create(std::shared_ptr<const Plugin> plugin, const NamedValues& options = {});
 
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -60,14 +59,13 @@ class Client : public std::enable_shared_from_this<Client> {
                                 HostBufferSemantics semantics, const Device& device,
                                 std::span<const int64_t> byte_strides = {}) const;
   // Memory of the device with undefined content.
-  Buffer uninitialized_buffer(ElementType type, std::span<const int64_t> dims,
-                              const Device& device) const;
+  Buffer uninitialized_buffer(ElementType type, std::span<const int64_t> dims, const Device& device) const;
   // A buffer over memory that belongs to the caller, row-major and valid on the device (on CPU,
   // host memory that starts at a multiple of 64; else this throws). `on_delete` runs once, on any
   // thread, when the plugin no longer uses it; if this throws, it never runs. Donating a view to a
   // program ends the view but leaves the memory as it is.
-  Buffer view_of_host(void* data, ElementType type, std::span<const int64_t> dims,
-                      const Device& device, std::function<void()> on_delete = {}) const;
+  Buffer view_of_host(void* data, ElementType type, std::span<const int64_t> dims, const Device& device,
+                      std::function<void()> on_delete = {}) const;
 
   c::Client* raw() const noexcept { return raw_; }
 

@@ -52,8 +52,7 @@ Message device_assignment_message(const CompileOptions& options) {
   for (int partition = 0; partition < options.num_partitions; ++partition) {
     Message devices;
     for (int replica = 0; replica < options.num_replicas; ++replica) {
-      devices.integer(1,
-                      options.device_assignment.at(replica * options.num_partitions + partition));
+      devices.integer(1, options.device_assignment.at(replica * options.num_partitions + partition));
     }
     result.message(3, devices);
   }

@@ -26,8 +26,7 @@ DeviceDescription DeviceDescription::read(const c::Api* api, c::DeviceDescriptio
   return result;
 }
 
-Device::Device(const Plugin& plugin, c::Device* raw, int index)
-    : plugin_(&plugin), raw_(raw), index_(index) {
+Device::Device(const Plugin& plugin, c::Device* raw, int index) : plugin_(&plugin), raw_(raw), index_(index) {
   const c::Api* api = plugin.api();
   c::Device_GetDescription_Args description{.device = raw};
   check(api, api->Device_GetDescription(&description));
@@ -45,9 +44,7 @@ std::optional<MemoryStats> Device::memory_stats() const {
     if (failure.code() == Error::Code::kUnimplemented) return std::nullopt;
     throw failure;
   }
-  auto value_if = [](bool is_set, int64_t value) {
-    return is_set ? std::optional(value) : std::nullopt;
-  };
+  auto value_if = [](bool is_set, int64_t value) { return is_set ? std::optional(value) : std::nullopt; };
   return MemoryStats{
       .bytes_in_use = args.bytes_in_use,
       .peak_bytes_in_use = value_if(args.peak_bytes_in_use_is_set, args.peak_bytes_in_use),
@@ -56,10 +53,8 @@ std::optional<MemoryStats> Device::memory_stats() const {
       .bytes_limit = value_if(args.bytes_limit_is_set, args.bytes_limit),
       .bytes_reserved = value_if(args.bytes_reserved_is_set, args.bytes_reserved),
       .peak_bytes_reserved = value_if(args.peak_bytes_reserved_is_set, args.peak_bytes_reserved),
-      .bytes_reservable_limit =
-          value_if(args.bytes_reservable_limit_is_set, args.bytes_reservable_limit),
-      .largest_free_block_bytes =
-          value_if(args.largest_free_block_bytes_is_set, args.largest_free_block_bytes),
+      .bytes_reservable_limit = value_if(args.bytes_reservable_limit_is_set, args.bytes_reservable_limit),
+      .largest_free_block_bytes = value_if(args.largest_free_block_bytes_is_set, args.largest_free_block_bytes),
       .pool_bytes = value_if(args.pool_bytes_is_set, args.pool_bytes),
       .peak_pool_bytes = value_if(args.peak_pool_bytes_is_set, args.peak_pool_bytes),
   };

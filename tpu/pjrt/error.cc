@@ -20,8 +20,7 @@ Error take(const c::Api* api, c::Error* error) {
     destroy(api, failure);
     code.code = static_cast<uint32_t>(Error::Code::kUnknown);
   }
-  Error result(static_cast<Error::Code>(code.code),
-               std::string(message.message, message.message_size));
+  Error result(static_cast<Error::Code>(code.code), std::string(message.message, message.message_size));
   destroy(api, error);
   return result;
 }

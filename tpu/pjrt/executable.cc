@@ -163,14 +163,12 @@ LoadedExecutable::~LoadedExecutable() {
   discard(api_, api_->LoadedExecutable_Destroy(&args));
 }
 
-void LoadedExecutable::execute(std::span<c::Buffer* const> args,
-                               std::span<const int64_t> non_donatable,
-                               std::span<c::Buffer*> outputs, c::Device* device,
-                               Event* done) const {
+void LoadedExecutable::execute(std::span<c::Buffer* const> args, std::span<const int64_t> non_donatable,
+                               std::span<c::Buffer*> outputs, c::Device* device, Event* done) const {
   if (outputs.size() != num_outputs()) [[unlikely]] {
-    throw Error(Error::Code::kInvalidArgument,
-                "execute: places for " + std::to_string(num_outputs()) +
-                    " outputs are needed, but got " + std::to_string(outputs.size()) + ".");
+    throw Error(Error::Code::kInvalidArgument, "execute: places for " + std::to_string(num_outputs()) +
+                                                   " outputs are needed, but got " + std::to_string(outputs.size()) +
+                                                   ".");
   }
   c::ExecuteOptions options{.non_donatable_input_indices = non_donatable.data(),
                             .num_non_donatable_input_indices = non_donatable.size()};
@@ -192,13 +190,11 @@ void LoadedExecutable::execute(std::span<c::Buffer* const> args,
 }
 
 void LoadedExecutable::execute(std::span<const std::span<c::Buffer* const>> args,
-                               std::span<const int64_t> non_donatable,
-                               std::span<const std::span<c::Buffer*>> outputs,
+                               std::span<const int64_t> non_donatable, std::span<const std::span<c::Buffer*>> outputs,
                                std::span<Event> done) const {
   const size_t num_devices = args.size();
   const size_t num_args = num_devices == 0 ? 0 : args[0].size();
-  bool fits = num_devices > 0 && outputs.size() == num_devices &&
-              (done.empty() || done.size() == num_devices);
+  bool fits = num_devices > 0 && outputs.size() == num_devices && (done.empty() || done.size() == num_devices);
   std::vector<c::Buffer* const*> argument_lists;
   for (const auto& list : args) {
     fits = fits && list.size() == num_args;
@@ -210,9 +206,9 @@ void LoadedExecutable::execute(std::span<const std::span<c::Buffer* const>> args
     output_lists.push_back(list.data());
   }
   if (!fits) {
-    throw Error(Error::Code::kInvalidArgument,
-                "execute: each device needs the same number of arguments, places for " +
-                    std::to_string(num_outputs()) + " outputs and, if any has, one for its event.");
+    throw Error(Error::Code::kInvalidArgument, "execute: each device needs the same number of arguments, places for " +
+                                                   std::to_string(num_outputs()) +
+                                                   " outputs and, if any has, one for its event.");
   }
   c::ExecuteOptions options{.non_donatable_input_indices = non_donatable.data(),
                             .num_non_donatable_input_indices = non_donatable.size()};

@@ -43,9 +43,7 @@ class Executable {
   // Takes over `raw`, also when it throws.
   Executable(std::shared_ptr<const Plugin> plugin, c::Executable* raw);
   Executable(Executable&& other) noexcept
-      : plugin_(std::move(other.plugin_)),
-        raw_(std::exchange(other.raw_, nullptr)),
-        num_outputs_(other.num_outputs_) {}
+      : plugin_(std::move(other.plugin_)), raw_(std::exchange(other.raw_, nullptr)), num_outputs_(other.num_outputs_) {}
   Executable& operator=(Executable&& other) noexcept;
   ~Executable();
 
@@ -97,14 +95,12 @@ class LoadedExecutable {
   // The plugin checks number and byte size of the arguments only, not their types.
   // If it throws, no output was made; arguments to be donated may be gone (see Buffer::is_deleted).
   // An error of the run itself is stored in the outputs. `done`, if given, becomes the completion.
-  void execute(std::span<c::Buffer* const> args, std::span<const int64_t> non_donatable,
-               std::span<c::Buffer*> outputs, c::Device* device = nullptr,
-               Event* done = nullptr) const;
+  void execute(std::span<c::Buffer* const> args, std::span<const int64_t> non_donatable, std::span<c::Buffer*> outputs,
+               c::Device* device = nullptr, Event* done = nullptr) const;
 
   // One run on all addressable devices: args[device][argument], outputs[device][output], in the
   // order of addressable_devices(). `done` is empty or has a place for each device.
-  void execute(std::span<const std::span<c::Buffer* const>> args,
-               std::span<const int64_t> non_donatable,
+  void execute(std::span<const std::span<c::Buffer* const>> args, std::span<const int64_t> non_donatable,
                std::span<const std::span<c::Buffer*>> outputs, std::span<Event> done = {}) const;
 
   // Those of the assignment that belong to this process; none for a portable program.
@@ -113,23 +109,18 @@ class LoadedExecutable {
   const Executable& executable() const noexcept { return executable_; }
   size_t num_outputs() const noexcept { return executable_.num_outputs(); }
   std::string name() const { return executable_.name(); }
-  std::vector<ElementType> output_element_types() const {
-    return executable_.output_element_types();
-  }
+  std::vector<ElementType> output_element_types() const { return executable_.output_element_types(); }
   std::vector<std::vector<int64_t>> output_dims() const { return executable_.output_dims(); }
   std::optional<std::string> fingerprint() const { return executable_.fingerprint(); }
   std::optional<NamedValues> cost_analysis() const { return executable_.cost_analysis(); }
-  std::optional<CompiledMemoryStats> compiled_memory_stats() const {
-    return executable_.compiled_memory_stats();
-  }
+  std::optional<CompiledMemoryStats> compiled_memory_stats() const { return executable_.compiled_memory_stats(); }
   std::string serialize() const { return executable_.serialize(); }
 
   const std::shared_ptr<const Client>& client() const noexcept { return client_; }
   c::LoadedExecutable* raw() const noexcept { return raw_; }
 
  private:
-  LoadedExecutable(std::shared_ptr<const Client> client, const c::Api* api,
-                   c::LoadedExecutable* raw) noexcept
+  LoadedExecutable(std::shared_ptr<const Client> client, const c::Api* api, c::LoadedExecutable* raw) noexcept
       : client_(std::move(client)), api_(api), raw_(raw) {}
 
   std::shared_ptr<const Client> client_;

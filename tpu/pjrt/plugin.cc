@@ -46,20 +46,16 @@ class QuietLoad {
 };
 
 void require_known_version(const std::string& path, const c::Api* api) {
-  const auto [major, minor] =
-      std::pair(api->pjrt_api_version.major_version, api->pjrt_api_version.minor_version);
-  const std::string has = "The PJRT plugin " + path + " has API version " + std::to_string(major) +
-                          "." + std::to_string(minor);
+  const auto [major, minor] = std::pair(api->pjrt_api_version.major_version, api->pjrt_api_version.minor_version);
+  const std::string has =
+      "The PJRT plugin " + path + " has API version " + std::to_string(major) + "." + std::to_string(minor);
   if (major != 0) {
-    throw Error(Error::Code::kFailedPrecondition,
-                has + ", but only versions 0.x are known. Install an older plugin.");
+    throw Error(Error::Code::kFailedPrecondition, has + ", but only versions 0.x are known. Install an older plugin.");
   }
   // The size guards against a plugin that misstates its version.
-  if (minor < c::kOldestMinor ||
-      api->head.struct_size < offsetof(c::Api, Client_CreateErrorBuffer)) {
+  if (minor < c::kOldestMinor || api->head.struct_size < offsetof(c::Api, Client_CreateErrorBuffer)) {
     throw Error(Error::Code::kFailedPrecondition,
-                has + ", but 0." + std::to_string(c::kOldestMinor) +
-                    " or newer is needed. Install a newer plugin.");
+                has + ", but 0." + std::to_string(c::kOldestMinor) + " or newer is needed. Install a newer plugin.");
   }
 }
 
@@ -70,14 +66,12 @@ const c::Api* open(const std::string& path) {
   }
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    throw Error(Error::Code::kInvalidArgument,
-                "The PJRT plugin " + path + " can't be loaded: " + dlerror());
+    throw Error(Error::Code::kInvalidArgument, "The PJRT plugin " + path + " can't be loaded: " + dlerror());
   }
   const auto get_api = reinterpret_cast<c::GetPjrtApi>(dlsym(library, "GetPjrtApi"));
   const c::Api* api = get_api == nullptr ? nullptr : get_api();
   if (api == nullptr) {
-    throw Error(Error::Code::kInvalidArgument,
-                path + " is not a PJRT plugin: it has no function table (GetPjrtApi).");
+    throw Error(Error::Code::kInvalidArgument, path + " is not a PJRT plugin: it has no function table (GetPjrtApi).");
   }
   return api;
 }

@@ -31,8 +31,7 @@ class Plugin {
   template <class Entry>
   bool has(Entry c::Api::* entry) const noexcept {
     const char* end = reinterpret_cast<const char*>(&(api_->*entry) + 1);
-    return end <= reinterpret_cast<const char*>(api_) + api_->head.struct_size &&
-           api_->*entry != nullptr;
+    return end <= reinterpret_cast<const char*>(api_) + api_->head.struct_size && api_->*entry != nullptr;
   }
 
  private:

@@ -6,8 +6,7 @@
 
 namespace tpu::pjrt {
 
-Topology Topology::create(std::shared_ptr<const Plugin> plugin, const std::string& name,
-                          const NamedValues& options) {
+Topology Topology::create(std::shared_ptr<const Plugin> plugin, const std::string& name, const NamedValues& options) {
   const c::Api* api = plugin->api();
   const std::vector<c::NamedValue> values = to_c(options);
   c::TopologyDescription_Create_Args args{.topology_name = name.data(),
@@ -65,10 +64,8 @@ Executable Topology::compile(std::string_view text, std::string_view options) co
                      .code_size = text.size(),
                      .format = kFormat.data(),
                      .format_size = kFormat.size()};
-  c::Compile_Args args{.topology = raw_,
-                       .program = &program,
-                       .compile_options = options.data(),
-                       .compile_options_size = options.size()};
+  c::Compile_Args args{
+      .topology = raw_, .program = &program, .compile_options = options.data(), .compile_options_size = options.size()};
   check(api, api->Compile(&args));
   return Executable(plugin_, args.executable);
 }

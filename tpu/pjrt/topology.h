@@ -22,8 +22,7 @@ class Topology {
   static Topology create(std::shared_ptr<const Plugin> plugin, const std::string& name,
                          const NamedValues& options = {});
 
-  Topology(Topology&& other) noexcept
-      : plugin_(std::move(other.plugin_)), raw_(std::exchange(other.raw_, nullptr)) {}
+  Topology(Topology&& other) noexcept : plugin_(std::move(other.plugin_)), raw_(std::exchange(other.raw_, nullptr)) {}
   Topology& operator=(Topology&& other) noexcept;
   ~Topology();
 
@@ -36,8 +35,7 @@ class Topology {
   c::TopologyDescription* raw() const noexcept { return raw_; }
 
  private:
-  Topology(std::shared_ptr<const Plugin> plugin, c::TopologyDescription* raw)
-      : plugin_(std::move(plugin)), raw_(raw) {}
+  Topology(std::shared_ptr<const Plugin> plugin, c::TopologyDescription* raw) : plugin_(std::move(plugin)), raw_(raw) {}
 
   std::shared_ptr<const Plugin> plugin_;
   c::TopologyDescription* raw_ = nullptr;

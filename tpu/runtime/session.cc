@@ -42,7 +42,8 @@ struct Gate {
   std::atomic<bool> closed{false};
 
   void pass() {
-    if (!closed.load(std::memory_order_acquire)) [[likely]] return;
+    if (!closed.load(std::memory_order_acquire)) [[likely]]
+      return;
     std::unique_lock lock(mutex);
     if (std::this_thread::get_id() != open_to) changed.wait(lock, [] { return false; });
   }
@@ -56,7 +57,7 @@ thread_local int busy_depth = 0;
 // What a stored program depends on besides its text and options.
 std::string machine_identity(const pjrt::Client& client) {
   const pjrt::Plugin& plugin = client.plugin();
-  struct stat s {};
+  struct stat s{};
   ::stat(plugin.path().c_str(), &s);
   std::string id = plugin.path() + "|" + std::to_string(s.st_size) + "|" + std::to_string(s.st_mtime) + "|" +
                    std::to_string(plugin.api_minor()) + "|" + client.platform_name() + "|" + client.platform_version() +
@@ -121,7 +122,8 @@ bool Session::is_in_bad_fork() { return bad_fork; }
 
 Session& Session::get() {
   Session* s = session.load(std::memory_order_acquire);
-  if (s && !bad_fork.load(std::memory_order_relaxed)) [[likely]] return *s;
+  if (s && !bad_fork.load(std::memory_order_relaxed)) [[likely]]
+    return *s;
   if (bad_fork) {
     throw std::runtime_error(
         "Cannot use the tpu device in a forked process after it was used in the parent; start the process with the "
@@ -187,7 +189,8 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
     const std::string key = identity_ + '\0' + opts + '\0' + text;
     const bool log = log_enabled("compiles");
     auto ms = [&] {
-      return std::to_string(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      return std::to_string(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     };
     if (std::optional<std::string> stored = disk_cache_.load(key)) {
       try {

@@ -1,8 +1,8 @@
 // The process's one client of a PJRT plugin, its devices, and what runs on them.
 #pragma once
 
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -56,8 +56,8 @@ struct PluginChoice {
 
 // What a compile log line says besides the time.
 struct CompileReason {
-  std::string op;    // what is compiled
-  std::string why;   // what differs from the nearest known key
+  std::string op;   // what is compiled
+  std::string why;  // what differs from the nearest known key
 };
 
 // Thread-safe. Never destroyed: the plugin's threads outlive static destructors.

@@ -60,7 +60,8 @@ py::dict platform_info() {
 py::dict cache_info() {
   // Without a session there is no cache to ask, so that asking starts nothing.
   static auto* unstarted = new runtime::DiskCache;
-  const runtime::DiskCache::Info i = (runtime::Session::is_started() ? runtime::Session::get().disk_cache() : *unstarted).info();
+  const runtime::DiskCache::Info i =
+      (runtime::Session::is_started() ? runtime::Session::get().disk_cache() : *unstarted).info();
   py::dict d;
   d["directory"] = i.directory;
   d["enabled"] = i.enabled;

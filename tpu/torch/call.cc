@@ -13,7 +13,14 @@ namespace {
 enum Tag : uint64_t { kNone = 1, kTensor, kHostTensor, kList, kInts, kNumber, kText, kDevice, kGenerator, kOther };
 
 enum Flag : uint64_t {
-  kStrided = 1, kReshaped = 2, kWindow = 4, kUnwritten = 8, kConj = 16, kNeg = 32, kWrapped = 64, kReinterpreted = 128,
+  kStrided = 1,
+  kReshaped = 2,
+  kWindow = 4,
+  kUnwritten = 8,
+  kConj = 16,
+  kNeg = 32,
+  kWrapped = 64,
+  kReinterpreted = 128,
 };
 
 [[noreturn]] void several_devices(const OpEntry& entry, c10::Device a, c10::Device b) {
@@ -81,8 +88,8 @@ class Collector {
     } else if (v.isScalar()) {
       number(v.toScalar(), info);
     } else {
-      TORCH_CHECK_NOT_IMPLEMENTED(false, entry_.name, ": argument '", info.name, "' has a type that the tpu device does not take: ",
-                                  v.tagKind());
+      TORCH_CHECK_NOT_IMPLEMENTED(false, entry_.name, ": argument '", info.name,
+                                  "' has a type that the tpu device does not take: ", v.tagKind());
     }
   }
 
@@ -116,9 +123,15 @@ class Collector {
     key_.push(word);
     if (info.is_runtime) return;
     switch (kind) {
-      case 1: key_.push(s.toBool()); break;
-      case 2: key_.push(static_cast<uint64_t>(s.toLong())); break;
-      case 3: key_.push(std::bit_cast<uint64_t>(s.toDouble())); break;
+      case 1:
+        key_.push(s.toBool());
+        break;
+      case 2:
+        key_.push(static_cast<uint64_t>(s.toLong()));
+        break;
+      case 3:
+        key_.push(std::bit_cast<uint64_t>(s.toDouble()));
+        break;
       default: {
         const c10::complex<double> c = s.toComplexDouble();
         key_.push(std::bit_cast<uint64_t>(c.real()));
@@ -161,7 +174,8 @@ class Collector {
         }
         return;
       }
-      several_devices(entry_, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(call_.device)), t->device());
+      several_devices(entry_, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(call_.device)),
+                      t->device());
     }
     TORCH_CHECK_NOT_IMPLEMENTED(t->has_storage() && t->layout() == c10::kStrided, entry_.name,
                                 ": the tpu device computes with dense strided tensors, but argument '", info.name,
@@ -171,7 +185,8 @@ class Collector {
       call_.device = device;
       have_device_ = true;
     } else if (device != call_.device) {
-      several_devices(entry_, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(call_.device)), t->device());
+      several_devices(entry_, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(call_.device)),
+                      t->device());
     }
 
     Cell& cell = cell_of(*t);
@@ -226,8 +241,8 @@ class Collector {
     for (int64_t v : values) key_.push(static_cast<uint64_t>(v));
   }
   int add_plan(const ir::Dims& dense, const c10::TensorImpl& t) {
-    call_.plans.push_back(ops::plan_view(dense, {t.sizes().data(), t.sizes().size()}, {t.strides().data(), t.strides().size()},
-                                         t.storage_offset()));
+    call_.plans.push_back(ops::plan_view(dense, {t.sizes().data(), t.sizes().size()},
+                                         {t.strides().data(), t.strides().size()}, t.storage_offset()));
     const ops::ViewPlan& p = call_.plans.back();
     key_.push(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.num_segments) << 8);
     for (int j = 0; j < p.num_segments; ++j) key_.push(static_cast<uint64_t>(p.extents[j]));
@@ -241,8 +256,8 @@ class Collector {
     int operand, element;
   };
   bool have_device_ = false;
-  bool shares_ = false;  // some operands share a storage
-  int element_ = -1;     // of the list that is being collected
+  bool shares_ = false;                // some operands share a storage
+  int element_ = -1;                   // of the list that is being collected
   c10::SmallVector<int, 8> elements_;  // kForeach: of each operand, -1 where it is not in a list
   c10::SmallVector<Write, 4> writes_;
   std::unordered_map<Cell*, int> index_;

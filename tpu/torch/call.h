@@ -15,9 +15,9 @@ struct OpEntry;
 
 struct Operand {
   c10::TensorImpl* impl;
-  Cell* cell;       // null: a 0-d tensor on the CPU, passed by value
-  int first;        // the first operand with the same cell (often itself)
-  int plan;         // index into Call::plans; -1: the buffer, reshaped
+  Cell* cell;  // null: a 0-d tensor on the CPU, passed by value
+  int first;   // the first operand with the same cell (often itself)
+  int plan;    // index into Call::plans; -1: the buffer, reshaped
 };
 
 struct Key {

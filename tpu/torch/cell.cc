@@ -24,7 +24,8 @@ class AddressSpace {
       end_ = begin_ + bytes;
       return;
     }
-    TORCH_CHECK(false, "The tpu device cannot reserve address space (ulimit -v?): 64 GiB are needed, none of it is used");
+    TORCH_CHECK(false,
+                "The tpu device cannot reserve address space (ulimit -v?): 64 GiB are needed, none of it is used");
   }
 
   void* reserve(size_t& bytes, Cell* cell) {
@@ -38,7 +39,8 @@ class AddressSpace {
       return p;
     }
     if (static_cast<size_t>(end_ - next_) < bytes) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device's address space is exhausted by tensors of ", bytes, " bytes");
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device's address space is exhausted by tensors of ", bytes,
+                       " bytes");
     }
     void* p = next_;
     next_ += bytes;
@@ -95,8 +97,10 @@ Cell& cell_at_address_of(const c10::StorageImpl& storage) {
   static auto* nothing = new Cell;
   if (storage.nbytes() == 0) return *nothing;
   Cell* cell = addresses().find(storage.data_ptr().get());
-  TORCH_CHECK(cell && cell->nbytes == storage.nbytes(), "The tensor's address is not that of a whole storage on the tpu device, where "
-              "memory cannot be reached by address. It was made of a pointer, or it is a wrapper without memory of its own");
+  TORCH_CHECK(
+      cell && cell->nbytes == storage.nbytes(),
+      "The tensor's address is not that of a whole storage on the tpu device, where "
+      "memory cannot be reached by address. It was made of a pointer, or it is a wrapper without memory of its own");
   return *cell;
 }
 
@@ -138,7 +142,8 @@ runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes) {
   try {
     zeros.resize(nbytes);
   } catch (const std::bad_alloc&) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in reading an empty tensor of ", nbytes, " bytes");
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in reading an empty tensor of ", nbytes,
+                     " bytes");
   }
   cell.buffer = runtime::Session::get().to_device(zeros.data(), ir::DType::kUI8, {static_cast<int64_t>(nbytes)},
                                                   cell.device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);

@@ -28,12 +28,11 @@ Cell& cell_at_address_of(const c10::StorageImpl& storage);
 
 inline Cell& cell_of(const c10::StorageImpl& storage) {
   const c10::DataPtr& p = storage.data_ptr();
-  if (p.get_deleter() == &delete_cell) [[likely]] return *static_cast<Cell*>(p.get_context());
+  if (p.get_deleter() == &delete_cell) [[likely]]
+    return *static_cast<Cell*>(p.get_context());
   return cell_at_address_of(storage);
 }
-inline Cell& cell_of(const c10::TensorImpl& tensor) {
-  return cell_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
-}
+inline Cell& cell_of(const c10::TensorImpl& tensor) { return cell_of(*tensor.unsafe_storage().unsafeGetStorageImpl()); }
 
 // The buffer of a cell that may be unwritten: then zeros, made now.
 runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes);

@@ -16,8 +16,7 @@ const c10::IValue& argument(torch::jit::Stack* stack, size_t count, size_t i) {
 // self, from, to, generator
 bool check_uniform(torch::jit::Stack* stack) {
   const double from = argument(stack, 4, 1).toDouble(), to = argument(stack, 4, 2).toDouble();
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
-              " > to=", to);
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   return false;
 }
 
@@ -95,8 +94,7 @@ std::pair<int64_t, int64_t> integers_of(c10::ScalarType dtype) {
 }
 
 void check_range(const at::Tensor& self, int64_t from, int64_t to) {
-  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from,
-              " >= to=", to);
+  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to);
   const auto [low, high] = integers_of(self.scalar_type());
   TORCH_CHECK(low <= from && from <= high, "from is out of bounds for ", self.dtype());
   TORCH_CHECK(low <= to - 1 && to - 1 <= high, "to - 1 is out of bounds for ", self.dtype());
@@ -105,8 +103,7 @@ void check_range(const at::Tensor& self, int64_t from, int64_t to) {
 // self, from, to, generator
 bool check_random_from(torch::jit::Stack* stack) {
   const c10::IValue& to = argument(stack, 4, 2);
-  if (!to.isNone())
-    check_range(argument(stack, 4, 0).toTensor(), argument(stack, 4, 1).toInt(), to.toInt());
+  if (!to.isNone()) check_range(argument(stack, 4, 0).toTensor(), argument(stack, 4, 1).toInt(), to.toInt());
   return false;
 }
 

@@ -49,24 +49,27 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
   Trace* trace = Trace::current();
   if (!is_whole(dst) || (trace && trace->holds(cell_of(*dst.unsafeGetTensorImpl()))) || trace) {
     // Inside a recording the uploaded tensor becomes a constant of the program.
-    at::Tensor temporary = make_tensor(make_storage(src.numel() * dst.element_size(), dst.device().index()), dst.scalar_type(), src.sizes(),
-                                       c10::contiguous_strides(src.sizes()));
+    at::Tensor temporary = make_tensor(make_storage(src.numel() * dst.element_size(), dst.device().index()),
+                                       dst.scalar_type(), src.sizes(), c10::contiguous_strides(src.sizes()));
     const at::Tensor host = src.to(dst.scalar_type()).contiguous().resolve_conj().resolve_neg();
-    cell_of(*temporary.unsafeGetTensorImpl()).buffer = runtime::Session::get().to_device(
-        host.const_data_ptr(), to_dtype(dst.scalar_type()), src.sizes().vec(), dst.device().index(), pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+    cell_of(*temporary.unsafeGetTensorImpl()).buffer =
+        runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), src.sizes().vec(),
+                                          dst.device().index(), pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
     if (src.numel() == 0) return;
     copy_on_device(dst, temporary);
     return;
   }
   // The host's elements in the order that dst's memory has.
   at::Tensor host = src;
-  if (src.scalar_type() != dst.scalar_type() || src.sizes() != dst.sizes() || src.strides() != dst.strides() || src.is_conj() || src.is_neg()) {
+  if (src.scalar_type() != dst.scalar_type() || src.sizes() != dst.sizes() || src.strides() != dst.strides() ||
+      src.is_conj() || src.is_neg()) {
     host = at::empty_strided(dst.sizes(), dst.strides(), src.options().dtype(dst.scalar_type()));
     host.copy_(src);
   }
   Cell& cell = cell_of(*dst.unsafeGetTensorImpl());
-  cell.buffer = runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), dims_in_memory(dst), cell.device,
-                                                  pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+  cell.buffer =
+      runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), dims_in_memory(dst),
+                                        cell.device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
   cell.lost.clear();
   cell.producer = "a copy from the CPU";
 }
@@ -98,8 +101,8 @@ at::Tensor whole(const at::Tensor& src) {
     buffer_or_zeros(const_cast<Cell&>(cell), storage_bytes(src));
     return src;
   }
-  at::Tensor t = make_tensor(make_storage(src.numel() * src.element_size(), src.device().index()), src.scalar_type(), src.sizes(),
-                             c10::contiguous_strides(src.sizes()));
+  at::Tensor t = make_tensor(make_storage(src.numel() * src.element_size(), src.device().index()), src.scalar_type(),
+                             src.sizes(), c10::contiguous_strides(src.sizes()));
   copy_on_device(t, src);
   return t;
 }
@@ -110,7 +113,8 @@ void download(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor t = whole(src);
   const Cell& cell = cell_of(*t.unsafeGetTensorImpl());
   const size_t bytes = t.numel() * t.element_size();
-  const bool direct = dst.scalar_type() == t.scalar_type() && dst.sizes() == t.sizes() && dst.strides() == t.strides() && !dst.is_conj() && !dst.is_neg();
+  const bool direct = dst.scalar_type() == t.scalar_type() && dst.sizes() == t.sizes() &&
+                      dst.strides() == t.strides() && !dst.is_conj() && !dst.is_neg();
   if (direct) {
     read_buffer(cell, dst.mutable_data_ptr(), bytes);
     return;
@@ -124,7 +128,8 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool) {
   TORCH_CHECK(on_device(src) || on_device(dst), "_copy_from: neither tensor is on the tpu device");
   if (dst.sizes() != src.sizes()) {
     const std::vector<int64_t> shape = at::infer_size(dst.sizes(), src.sizes());
-    TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
+    TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ",
+                c10::IntArrayRef(shape));
   }
   // Complex to real drops the imaginary part, as copy_ warns of elsewhere.
   if (on_device(src) && on_device(dst)) {
@@ -161,30 +166,51 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   const Cell& cell = cell_of(*t.unsafeGetTensorImpl());
   ++runtime::counters().scalar_reads;
   switch (self.scalar_type()) {
-    case at::kBool: return load<bool>(cell);
-    case at::kByte: return load<uint8_t>(cell);
-    case at::kChar: return load<int8_t>(cell);
-    case at::kShort: return load<int16_t>(cell);
-    case at::kInt: return load<int32_t>(cell);
-    case at::kLong: return load<int64_t>(cell);
-    case at::kUInt16: return load<uint16_t>(cell);
-    case at::kUInt32: return load<uint32_t>(cell);
-    case at::kUInt64: return load<uint64_t>(cell);
-    case at::kHalf: return load<c10::Half>(cell);
-    case at::kBFloat16: return load<c10::BFloat16>(cell);
-    case at::kFloat: return load<float>(cell);
-    case at::kDouble: return load<double>(cell);
-    case at::kComplexFloat: return load<c10::complex<float>>(cell);
-    case at::kComplexDouble: return load<c10::complex<double>>(cell);
-    case at::kFloat8_e4m3fn: return static_cast<float>(load<c10::Float8_e4m3fn>(cell).toFloat());
-    case at::kFloat8_e5m2: return static_cast<float>(load<c10::Float8_e5m2>(cell).toFloat());
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "\"local_scalar_dense\" not implemented for '", self.scalar_type(), "' on the tpu device");
+    case at::kBool:
+      return load<bool>(cell);
+    case at::kByte:
+      return load<uint8_t>(cell);
+    case at::kChar:
+      return load<int8_t>(cell);
+    case at::kShort:
+      return load<int16_t>(cell);
+    case at::kInt:
+      return load<int32_t>(cell);
+    case at::kLong:
+      return load<int64_t>(cell);
+    case at::kUInt16:
+      return load<uint16_t>(cell);
+    case at::kUInt32:
+      return load<uint32_t>(cell);
+    case at::kUInt64:
+      return load<uint64_t>(cell);
+    case at::kHalf:
+      return load<c10::Half>(cell);
+    case at::kBFloat16:
+      return load<c10::BFloat16>(cell);
+    case at::kFloat:
+      return load<float>(cell);
+    case at::kDouble:
+      return load<double>(cell);
+    case at::kComplexFloat:
+      return load<c10::complex<float>>(cell);
+    case at::kComplexDouble:
+      return load<c10::complex<double>>(cell);
+    case at::kFloat8_e4m3fn:
+      return static_cast<float>(load<c10::Float8_e4m3fn>(cell).toFloat());
+    case at::kFloat8_e5m2:
+      return static_cast<float>(load<c10::Float8_e5m2>(cell).toFloat());
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"local_scalar_dense\" not implemented for '", self.scalar_type(),
+                                  "' on the tpu device");
   }
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(), " and ", other.device());
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ", self.scalar_type(), " and ", other.scalar_type());
+  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
+              " and ", other.device());
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
+              self.scalar_type(), " and ", other.scalar_type());
   if (self.sizes() != other.sizes()) return false;
   if (self.numel() == 0) return true;
   return at::all(at::eq(self, other)).item<bool>();

@@ -37,7 +37,8 @@ std::vector<Trace::Return> take_returns(const c10::FunctionSchema& schema, torch
     if (v.isTensor()) {
       returns.push_back({.value = {}, .like = {}, .tensor = v.toTensor()});
     } else if (v.isTensorList()) {
-      for (const at::Tensor& t : v.toTensorVector()) returns.push_back({.value = {}, .like = {}, .tensor = t, .in_list = true});
+      for (const at::Tensor& t : v.toTensorVector())
+        returns.push_back({.value = {}, .like = {}, .tensor = t, .in_list = true});
     } else if (v.isNone()) {
       returns.push_back({});
     } else {
@@ -52,7 +53,8 @@ at::Tensor recorded(Trace& trace, const Trace::Return& r, int device) {
   if (!r.value) return r.tensor;
   int64_t last = r.like.numel() ? 1 : 0;
   for (int64_t d = 0; d < r.like.dim() && last; ++d) last += (r.like.size(d) - 1) * r.like.stride(d);
-  at::Tensor t = make_tensor(make_storage(last * r.like.element_size(), device), r.like.scalar_type(), r.like.sizes(), r.like.strides());
+  at::Tensor t = make_tensor(make_storage(last * r.like.element_size(), device), r.like.scalar_type(), r.like.sizes(),
+                             r.like.strides());
   trace.write(t, r.value);
   return t;
 }
@@ -153,7 +155,8 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       if (hooks.is_interrupt && hooks.is_interrupt(e)) throw;
       // The CPU has the right error text if the call itself was wrong.
       const auto* known = dynamic_cast<const c10::Error*>(&e);
-      why = std::string("its decomposition cannot be one program: ") + (known ? known->what_without_backtrace() : e.what());
+      why = std::string("its decomposition cannot be one program: ") +
+            (known ? known->what_without_backtrace() : e.what());
       std::lock_guard lock(entry.mutex);
       if (entry.unrecordable.size() > 4096) entry.unrecordable.clear();
       entry.unrecordable.emplace(call.key, why);

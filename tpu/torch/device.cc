@@ -91,7 +91,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override {
     return runtime::Session::get().is_done(runtime::Session::get().launches());
   }
-  void synchronizeStream(const c10::Stream&) const override { synchronizeDevice(static_cast<c10::DeviceIndex>(current)); }
+  void synchronizeStream(const c10::Stream&) const override {
+    synchronizeDevice(static_cast<c10::DeviceIndex>(current));
+  }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     check_device_index(index);
     if (!runtime::Session::is_started()) return;
@@ -198,7 +200,8 @@ int current_device() { return current; }
 int device_count() {
   // Also asked in a forked child, where the session is of no use.
   static std::atomic<int> known{1};
-  if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork()) known = runtime::Session::get().num_devices();
+  if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork())
+    known = runtime::Session::get().num_devices();
   return known;
 }
 

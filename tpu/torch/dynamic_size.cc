@@ -22,7 +22,8 @@ at::Tensor nonzero(const at::Tensor& self) {
 }
 
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == at::kLong, "Expected object of scalar type ", at::kLong, " as out, but got ", out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == at::kLong, "Expected object of scalar type ", at::kLong, " as out, but got ",
+              out.scalar_type());
   const at::Tensor r = tpu::nonzero(self);
   at::native::resize_output(out, r.sizes());
   return out.copy_(r);
@@ -35,7 +36,8 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 }
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == self.scalar_type(), "masked_select(): self and result must have the same scalar type");
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(),
+              "masked_select(): self and result must have the same scalar type");
   const at::Tensor r = tpu::masked_select(self, mask);
   at::native::resize_output(out, r.sizes());
   return out.copy_(r);
@@ -49,7 +51,8 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   if (self.dim() == 1 && self.numel() == 0) return at::zeros({least}, self.options().dtype(at::kLong));
   const char* wrong = "bincount only supports 1-d non-negative integral inputs.";
   TORCH_CHECK(self.dim() == 1 && at::isIntegralType(self.scalar_type(), /*includeBool=*/false), wrong);
-  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)), "weights should be 1-d and have the same length as input");
+  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)),
+              "weights should be 1-d and have the same length as input");
   const auto [low, high] = at::aminmax(self);
   TORCH_CHECK(low.item<int64_t>() >= 0, wrong);
   const int64_t bins = std::max(least, high.item<int64_t>() + 1);

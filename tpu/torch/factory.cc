@@ -31,7 +31,8 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
     try {
       bytes.resize(std::max(nbytes, storage.nbytes()));
     } catch (const std::bad_alloc&) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in resizing a tensor to ", nbytes, " bytes");
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in resizing a tensor to ", nbytes,
+                       " bytes");
     }
     old.buffer->pjrt().read(bytes.data(), storage.nbytes());
     std::fill(bytes.begin() + static_cast<int64_t>(keep), bytes.end(), std::byte{0});
@@ -54,7 +55,8 @@ int device_of(std::optional<c10::Device> device) {
 }
 
 void check_factory(std::optional<c10::Layout> layout, std::optional<bool> pin_memory, c10::ScalarType dtype) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == c10::kStrided, "The tpu device makes strided tensors only, not ", *layout);
+  TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == c10::kStrided, "The tpu device makes strided tensors only, not ",
+                              *layout);
   TORCH_CHECK(!pin_memory || !*pin_memory, "Only dense CPU tensors can be pinned");
   to_dtype(dtype);
 }
@@ -66,7 +68,8 @@ void check_sizes(IntArrayRef sizes) {
 }
 
 at::Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<c10::ScalarType> dtype,
-                         std::optional<c10::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                         std::optional<bool> pin_memory) {
   const c10::ScalarType type = c10::dtype_or_default(dtype);
   check_factory(layout, pin_memory, type);
   check_sizes(sizes);
@@ -75,13 +78,15 @@ at::Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<c
 }
 
 at::Tensor empty(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                 std::optional<c10::MemoryFormat> format) {
   const c10::ScalarType type = c10::dtype_or_default(dtype);
   check_factory(layout, pin_memory, type);
   check_sizes(sizes);
   const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type));
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(make_storage(bytes, device_of(device)),
-                                                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(type));
+                                                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                          c10::scalarTypeToTypeMeta(type));
   if (sizes.size() != 1 || sizes[0] != 0) t.unsafeGetTensorImpl()->generic_set_sizes_contiguous(sizes);
   if (format && *format != c10::MemoryFormat::Contiguous) t.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   return t;
@@ -112,9 +117,11 @@ const at::Tensor& resize_(const at::Tensor& self, IntArrayRef sizes, std::option
   return self;
 }
 
-at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
-  TORCH_CHECK(source.device().type() == c10::DeviceType::PrivateUse1, "Attempted to set the storage of a tensor on device \"",
-              self.device(), "\" to a storage on different device \"", source.device(),
+at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t offset, IntArrayRef sizes,
+                               IntArrayRef strides) {
+  TORCH_CHECK(source.device().type() == c10::DeviceType::PrivateUse1,
+              "Attempted to set the storage of a tensor on device \"", self.device(),
+              "\" to a storage on different device \"", source.device(),
               "\".  This is no longer allowed; the devices must match.");
   check_sizes(sizes);
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
@@ -140,11 +147,15 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   return set_storage_offset(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
-at::Tensor& set_nothing(at::Tensor& self) { return set_storage_offset(self, make_storage(0, self.device().index()), 0, {0}, {}); }
+at::Tensor& set_nothing(at::Tensor& self) {
+  return set_storage_offset(self, make_storage(0, self.device().index()), 0, {0}, {});
+}
 
 bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
-  return self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == other.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
-         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() && self.strides() == other.strides();
+  return self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+             other.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
+         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
+         self.strides() == other.strides();
 }
 
 // Lets `parameter.data = moved` keep the parameter itself, so that tied weights stay tied and an
@@ -154,7 +165,8 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return t.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
            (t.is_cpu() || t.device().type() == c10::DeviceType::PrivateUse1);
   };
-  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set()) || (is_dense(self) && is_dense(from));
+  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set()) ||
+         (is_dense(self) && is_dense(from));
 }
 
 void record_stream(at::Tensor&, c10::Stream) {}

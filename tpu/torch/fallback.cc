@@ -44,7 +44,8 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack, const st
   runtime::counters().add_fallback(name);
   if (p == Policy::kWarn && first_time(name)) {
     TORCH_WARN(name, " runs on the CPU, since the tpu device does not implement it (", why,
-               "). This moves its tensors both ways on each call. TORCH_TPU_FALLBACK=error makes it an error, =silent hides this.");
+               "). This moves its tensors both ways on each call. TORCH_TPU_FALLBACK=error makes it an error, =silent "
+               "hides this.");
   }
   if (runtime::log_enabled("fallbacks")) runtime::log_line("fallbacks", name + ": " + why);
 }
@@ -75,7 +76,8 @@ void refuse_as_the_cpu_does(const c10::OperatorHandle& op, c10::ArrayRef<c10::IV
       stack.emplace_back(std::move(list));
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional(on_cpu(*t)) : t);
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
+        list.push_back(t ? std::optional(on_cpu(*t)) : t);
       stack.emplace_back(std::move(list));
     } else if (v.isDevice()) {
       stack.emplace_back(c10::Device(at::kCPU));
@@ -89,7 +91,8 @@ void refuse_as_the_cpu_does(const c10::OperatorHandle& op, c10::ArrayRef<c10::IV
   const std::string& name = op.operator_name().name;
   if (name == "aten::convolution_backward_overrideable") return;
   // What PyTorch calls of other backends only.
-  static const c10::OperatorHandle convolution = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
+  static const c10::OperatorHandle convolution =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
   (name == "aten::convolution_overrideable" ? convolution : op).callBoxed(stack);
 }
 

@@ -28,22 +28,53 @@ void put(std::byte* to, T v) {
 size_t put_scalar(std::byte* to, const c10::Scalar& s, ir::DType dtype) {
   using D = ir::DType;
   switch (dtype) {
-    case D::kI1: put<uint8_t>(to, s.toBool()); break;
-    case D::kI8: put(to, static_cast<int8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
-    case D::kI16: put(to, static_cast<int16_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
-    case D::kI32: put(to, static_cast<int32_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
-    case D::kUI8: put(to, static_cast<uint8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong())); break;
-    case D::kUI16: put(to, static_cast<uint16_t>(s.toLong())); break;
-    case D::kUI32: put(to, static_cast<uint32_t>(s.toLong())); break;
+    case D::kI1:
+      put<uint8_t>(to, s.toBool());
+      break;
+    case D::kI8:
+      put(to, static_cast<int8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      break;
+    case D::kI16:
+      put(to, static_cast<int16_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      break;
+    case D::kI32:
+      put(to, static_cast<int32_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      break;
+    case D::kUI8:
+      put(to, static_cast<uint8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      break;
+    case D::kUI16:
+      put(to, static_cast<uint16_t>(s.toLong()));
+      break;
+    case D::kUI32:
+      put(to, static_cast<uint32_t>(s.toLong()));
+      break;
     case D::kUI64:
-    case D::kI64: put(to, s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.isUnsigned() ? static_cast<int64_t>(s.toUInt64()) : s.toLong()); break;
-    case D::kF16: put(to, static_cast<c10::Half>(s.toFloat())); break;
-    case D::kBF16: put(to, static_cast<c10::BFloat16>(s.toFloat())); break;
-    case D::kF32: put(to, static_cast<float>(s.toDouble())); break;
-    case D::kF64: put(to, s.toDouble()); break;
-    case D::kC64: put(to, static_cast<c10::complex<float>>(s.toComplexDouble())); break;
-    case D::kC128: put(to, s.toComplexDouble()); break;
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "A number cannot be passed to the tpu device as ", ir::text(dtype));
+    case D::kI64:
+      put(to, s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble())
+              : s.isUnsigned()    ? static_cast<int64_t>(s.toUInt64())
+                                  : s.toLong());
+      break;
+    case D::kF16:
+      put(to, static_cast<c10::Half>(s.toFloat()));
+      break;
+    case D::kBF16:
+      put(to, static_cast<c10::BFloat16>(s.toFloat()));
+      break;
+    case D::kF32:
+      put(to, static_cast<float>(s.toDouble()));
+      break;
+    case D::kF64:
+      put(to, s.toDouble());
+      break;
+    case D::kC64:
+      put(to, static_cast<c10::complex<float>>(s.toComplexDouble()));
+      break;
+    case D::kC128:
+      put(to, s.toComplexDouble());
+      break;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "A number cannot be passed to the tpu device as ", ir::text(dtype));
   }
   return ir::size_bytes(dtype);
 }
@@ -53,11 +84,14 @@ c10::Scalar scalar_at(const c10::IValue& v, int element) {
   return v.toScalar();
 }
 
-runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayRef<c10::IValue> args, uint64_t seed, uint64_t offset) {
+runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayRef<c10::IValue> args, uint64_t seed,
+                               uint64_t offset) {
   std::byte bytes[16];
   size_t n = 0;
   switch (p.kind) {
-    case Parameter::Kind::kScalar: n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype); break;
+    case Parameter::Kind::kScalar:
+      n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype);
+      break;
     case Parameter::Kind::kHost: {
       const c10::TensorImpl* t = call.operands[p.index].impl;
       n = t->itemsize();
@@ -69,16 +103,19 @@ runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayR
       n = put_scalar(bytes, start, p.dtype);
       break;
     }
-    case Parameter::Kind::kSeed: put(bytes, seed), n = 8; break;
-    case Parameter::Kind::kOffset: put(bytes, offset), n = 8; break;
-    default: TORCH_INTERNAL_ASSERT(false, "not a host parameter");
+    case Parameter::Kind::kSeed:
+      put(bytes, seed), n = 8;
+      break;
+    case Parameter::Kind::kOffset:
+      put(bytes, offset), n = 8;
+      break;
+    default:
+      TORCH_INTERNAL_ASSERT(false, "not a host parameter");
   }
   return runtime::Session::get().host_operand({bytes, n}, p.dtype, call.device);
 }
 
-void raise_lost(const Cell& cell) {
-  TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
-}
+void raise_lost(const Cell& cell) { TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost); }
 
 // The key without values, for the log: what changed against the program that was used last.
 std::string reason(const OpEntry& entry, const std::string& now) {
@@ -110,7 +147,8 @@ void check_dtypes(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
       TORCH_CHECK(false, "expected scalar type ", first->scalar_type(), " but found ", t.scalar_type());
     }
     if (!first) first = &t;
-    if ((name == "index" || (is_nll && name == "target")) && t.scalar_type() != at::kLong) refuse_as_the_cpu_does(entry.op, args);
+    if ((name == "index" || (is_nll && name == "target")) && t.scalar_type() != at::kLong)
+      refuse_as_the_cpu_does(entry.op, args);
   }
 }
 
@@ -188,15 +226,19 @@ void raise(const std::string& op, const pjrt::Error& e) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", text);
   }
   switch (e.code()) {
-    case Code::kUnimplemented: TORCH_CHECK_NOT_IMPLEMENTED(false, text);
-    default: TORCH_CHECK(false, text);
+    case Code::kUnimplemented:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, text);
+    default:
+      TORCH_CHECK(false, text);
   }
 }
 
-at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                       int64_t offset) {
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
-  if (sizes.size() != 1 || sizes[0] != 0 || offset != 0) t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  if (sizes.size() != 1 || sizes[0] != 0 || offset != 0)
+    t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return t;
 }
 
@@ -205,7 +247,8 @@ std::mutex& launch_mutex() {
   return *m;
 }
 
-void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>& results) {
+void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args,
+            std::vector<at::Tensor>& results) {
   const Program& p = *program;
   runtime::Session& session = runtime::Session::get();
   uint64_t seed = 0, offset = 0;
@@ -222,10 +265,12 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   for (const Parameter& q : p.parameters) {
     if (q.kind == Parameter::Kind::kBuffer) {
       const Cell& cell = *call.operands[q.index].cell;
-      if (!cell.lost.empty()) [[unlikely]] raise_lost(cell);
+      if (!cell.lost.empty()) [[unlikely]]
+        raise_lost(cell);
       const runtime::DeviceBuffer* b = cell.buffer.get();
       // PJRT checks the byte size alone. Another thread may have rewritten the tensor since the key was made.
-      TORCH_CHECK(b && b->dtype() == q.dtype && b->numel() == q.elements, p.op, ": another thread changed the layout of an operand during the call");
+      TORCH_CHECK(b && b->dtype() == q.dtype && b->numel() == q.elements, p.op,
+                  ": another thread changed the layout of an operand during the call");
       arguments.push_back(b->raw());
     } else if (q.kind == Parameter::Kind::kCaptured) {
       arguments.push_back(p.captured[q.index]->raw());
@@ -245,7 +290,8 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   } catch (const pjrt::Error& e) {
     for (auto [parameter, operand] : p.donations) {
       Cell& cell = *call.operands[operand].cell;
-      if (cell.buffer && cell.buffer->pjrt().is_deleted()) cell.lost = p.op + " failed after it had taken over the memory: " + e.what();
+      if (cell.buffer && cell.buffer->pjrt().is_deleted())
+        cell.lost = p.op + " failed after it had taken over the memory: " + e.what();
     }
     raise(p.op, e);
   }
@@ -254,7 +300,8 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   const auto& client = p.executable->client();
   for (size_t i = 0; i < p.outputs.size(); ++i) {
     const Output& o = p.outputs[i];
-    buffers.push_back(std::make_shared<runtime::DeviceBuffer>(pjrt::Buffer(client, raw[i]), o.dtype, o.dims, call.device));
+    buffers.push_back(
+        std::make_shared<runtime::DeviceBuffer>(pjrt::Buffer(client, raw[i]), o.dtype, o.dims, call.device));
     if (o.write_operand >= 0) {
       Cell& cell = *call.operands[o.write_operand].cell;
       cell.buffer = buffers.back();
@@ -263,17 +310,21 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
     }
   }
   if (!p.checks.empty()) {
-    add_pending_checks(program, std::make_shared<runtime::DeviceBuffer>(pjrt::Buffer(client, raw.back()), ir::DType::kI64,
-                                                                         std::vector<int64_t>{static_cast<int64_t>(2 * p.checks.size())}, call.device));
+    add_pending_checks(program, std::make_shared<runtime::DeviceBuffer>(
+                                    pjrt::Buffer(client, raw.back()), ir::DType::kI64,
+                                    std::vector<int64_t>{static_cast<int64_t>(2 * p.checks.size())}, call.device));
   }
 
   c10::SmallVector<c10::Storage, 4> storages(buffers.size());
   results.reserve(p.results.size());
   for (const Result& r : p.results) {
     switch (r.kind) {
-      case Result::Kind::kNone: results.emplace_back(); break;
+      case Result::Kind::kNone:
+        results.emplace_back();
+        break;
       case Result::Kind::kOperand:
-        results.emplace_back(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(call.operands[r.index].impl));
+        results.emplace_back(
+            c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(call.operands[r.index].impl));
         break;
       case Result::Kind::kView:
         results.push_back(make_tensor(call.operands[r.index].impl->storage(), r.dtype, r.sizes, r.strides, r.offset));

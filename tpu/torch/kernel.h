@@ -31,14 +31,16 @@ at::Tensor call(OpEntry& entry, Args&&... args) {
 }
 
 // A tensor over a new unwritten storage.
-at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset = 0);
+at::Tensor make_tensor(c10::Storage storage, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                       int64_t offset = 0);
 
 // Leaves what an op returns on the stack: tensors in order, and the ints among them as (position, value).
 void push_results(std::vector<at::Tensor> results, const std::vector<std::pair<int, int64_t>>& numbers,
                   const c10::FunctionSchema& schema, torch::jit::Stack* stack);
 
 // Starts the program; results are pushed in the op's schema order. The operands are `call`'s.
-void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>& results);
+void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args,
+            std::vector<at::Tensor>& results);
 
 // Held while a launch takes the buffers of its operands and gives their cells the next ones, so that no thread uses
 // a buffer that another is giving away. The GIL is never taken under it.

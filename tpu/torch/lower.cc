@@ -1,5 +1,7 @@
 // From a dispatcher call to its row: result types by PyTorch's Meta kernels, arguments as values, and
 // the derived forms (in-place, out=, foreach) brought back to the row's functional form.
+#include "tpu/torch/lower.h"
+
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
@@ -8,7 +10,6 @@
 
 #include "tpu/torch/decompose.h"
 #include "tpu/torch/fallback.h"
-#include "tpu/torch/lower.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
 
@@ -34,7 +35,8 @@ IValue to_meta(const IValue& v) {
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional(to_meta(*t)) : std::nullopt);
+    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
+      list.push_back(t ? std::optional(to_meta(*t)) : std::nullopt);
     return list;
   }
   if (v.isDevice()) return c10::Device(at::kMeta);
@@ -111,9 +113,12 @@ class RowContext final : public ops::Context {
   bool has_i64_contraction() override { return runtime::Session::get().platform().has_int64_dot; }
   std::string matmul_precision() override {
     switch (at::globalContext().float32MatmulPrecision()) {
-      case at::Float32MatmulPrecision::HIGHEST: return "HIGHEST";
-      case at::Float32MatmulPrecision::HIGH: return "HIGH";
-      default: return "DEFAULT";
+      case at::Float32MatmulPrecision::HIGHEST:
+        return "HIGHEST";
+      case at::Float32MatmulPrecision::HIGH:
+        return "HIGH";
+      default:
+        return "DEFAULT";
     }
   }
 
@@ -188,8 +193,9 @@ class RowRun {
       // A number in a tensor's place (a foreach .Scalar served by a .Tensor row) is not in the key either.
       const bool in_tensors_place = args_[i].isScalar() && schema[i].type()->kind() == c10::TypeKind::TensorType;
       const bool is_runtime = entry_.arguments[i].is_runtime || in_tensors_place;
-      arguments.push_back(to_argument(trace_, args_[i], schema[i],
-                                      trace_.mode() == Trace::Mode::kSingle && is_runtime && origins_[i].argument >= 0));
+      arguments.push_back(
+          to_argument(trace_, args_[i], schema[i],
+                      trace_.mode() == Trace::Mode::kSingle && is_runtime && origins_[i].argument >= 0));
     }
     if (row.traits.types) {
       ops::Op probe(row.name, arguments, {}, context_);
@@ -221,8 +227,8 @@ class RowRun {
       TORCH_CHECK_VALUE(e.type != "ValueError", e.what());
       TORCH_CHECK(false, e.what());
     }
-    TORCH_INTERNAL_ASSERT(values.size() >= metas.size(), entry_.name, ": the row returned ", values.size(), " values for ",
-                          metas.size(), " results");
+    TORCH_INTERNAL_ASSERT(values.size() >= metas.size(), entry_.name, ": the row returned ", values.size(),
+                          " values for ", metas.size(), " results");
     for (size_t i = 0; i < metas.size(); ++i) {
       if (!values[i]) continue;
       TORCH_INTERNAL_ASSERT(values[i].type().bounds() == types[i].bounds(), entry_.name, ": the row returned ",
@@ -257,7 +263,8 @@ class RowRun {
 };
 
 void check_written(const at::Tensor& to, const at::Tensor& result) {
-  TORCH_CHECK(to.sizes() == result.sizes(), "output with shape ", to.sizes(), " doesn't match the broadcast shape ", result.sizes());
+  TORCH_CHECK(to.sizes() == result.sizes(), "output with shape ", to.sizes(), " doesn't match the broadcast shape ",
+              result.sizes());
   TORCH_CHECK(c10::canCast(result.scalar_type(), to.scalar_type()), "result type ", result.scalar_type(),
               " can't be cast to the desired output type ", to.scalar_type());
 }
@@ -271,7 +278,8 @@ std::vector<Origin> own_origins(size_t n) {
 std::vector<Trace::Return> lower_foreach(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args);
 
 // `origins`: for a foreach element, where its arguments come from.
-std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins) {
+std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args,
+                                     std::vector<Origin> origins) {
   RowRun run(trace, entry, args, std::move(origins));
   run.run();
   const auto& schema = entry.op.schema();
@@ -295,7 +303,8 @@ std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::Ar
       const at::Tensor& meta = run.metas.at(next);
       if (t.sizes() != meta.sizes()) throw ResizeOut{};
       // Some ops convert to the out='s dtype, others insist on theirs.
-      if (t.scalar_type() != meta.scalar_type() && trace.mode() == Trace::Mode::kSingle) refuse_as_the_cpu_does(entry.op, args);
+      if (t.scalar_type() != meta.scalar_type() && trace.mode() == Trace::Mode::kSingle)
+        refuse_as_the_cpu_does(entry.op, args);
       check_written(t, meta);
       trace.write(t, ir::convert(run.values.at(next++), to_dtype(t.scalar_type())));
       returns.push_back({.value = {}, .like = {}, .tensor = t});
@@ -380,7 +389,8 @@ std::vector<Trace::Return> lower_foreach(Trace& trace, const OpEntry& entry, c10
 c10::OperatorHandle find_op(const std::string& name) {
   const size_t dot = name.find('.');
   const std::string full = "aten::" + name.substr(0, dot);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(full.c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+  return c10::Dispatcher::singleton().findSchemaOrThrow(full.c_str(),
+                                                        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
 }
 
 std::vector<Trace::Return> lower(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args) {
@@ -389,7 +399,9 @@ std::vector<Trace::Return> lower(Trace& trace, const OpEntry& entry, c10::ArrayR
 }
 
 void resize_outputs(const OpEntry& entry, c10::ArrayRef<IValue> args) {
-  const c10::OperatorHandle& op = entry.row->traits.meta ? find_op(entry.row->traits.meta) : entry.meta ? *entry.meta : entry.op;
+  const c10::OperatorHandle& op = entry.row->traits.meta ? find_op(entry.row->traits.meta)
+                                  : entry.meta           ? *entry.meta
+                                                         : entry.op;
   std::vector<at::Tensor> metas;
   for (const IValue& v : infer(op, args.slice(0, op.schema().arguments().size()))) flatten(v, metas);
   size_t next = 0;

@@ -39,8 +39,9 @@ c10::List<std::optional<at::Tensor>> plain_indices(const at::Tensor& self, const
       continue;
     }
     for (int64_t d = 0; d < index.dim(); ++d) {
-      TORCH_CHECK_INDEX(dim + d < self.dim() && index.size(d) == self.size(dim + d), "The shape of the mask ", index.sizes(),
-                        " at index ", d, " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim + d);
+      TORCH_CHECK_INDEX(dim + d < self.dim() && index.size(d) == self.size(dim + d), "The shape of the mask ",
+                        index.sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
+                        self.sizes(), " at index ", dim + d);
     }
     const at::Tensor where = at::nonzero(index);
     for (int64_t d = 0; d < index.dim(); ++d) plain.push_back(where.select(1, d));
@@ -73,13 +74,15 @@ bool prepare_index_put(torch::jit::Stack* stack) {
   const at::Tensor self = argument(stack, kArguments, 0).toTensor();
   c10::IValue& indices = argument(stack, kArguments, 1);
   c10::IValue& values = argument(stack, kArguments, 2);
-  TORCH_CHECK(self.scalar_type() == values.toTensor().scalar_type(), "Index put requires the source and destination dtypes match, got ",
-                    self.scalar_type(), " for the destination and ", values.toTensor().scalar_type(), " for the source.");
+  TORCH_CHECK(self.scalar_type() == values.toTensor().scalar_type(),
+              "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
+              " for the destination and ", values.toTensor().scalar_type(), " for the source.");
   if (already_plain(self, indices)) return false;
   // x[mask] = number needs no indices.
   const auto list = indices.toOptionalTensorVector();
-  if (kArguments == 5 && values.toTensor().numel() == 1 && !argument(stack, kArguments, 3).toBool() && list.size() == 1 && list[0] &&
-      list[0]->scalar_type() == at::kBool && list[0]->dim() <= self.dim() && list[0]->sizes() == self.sizes().slice(0, list[0]->dim())) {
+  if (kArguments == 5 && values.toTensor().numel() == 1 && !argument(stack, kArguments, 3).toBool() &&
+      list.size() == 1 && list[0] && list[0]->scalar_type() == at::kBool && list[0]->dim() <= self.dim() &&
+      list[0]->sizes() == self.sizes().slice(0, list[0]->dim())) {
     at::Tensor mask = list[0]->to(self.device());
     while (mask.dim() < self.dim()) mask = mask.unsqueeze(-1);
     self.masked_fill_(mask, values.toTensor().reshape({}).to(self.device()));
@@ -120,15 +123,32 @@ void range(at::Tensor& out, const at::Scalar& start, const at::Scalar& end, cons
 bool prepare_fill(torch::jit::Stack* stack) {
   const c10::Scalar value = argument(stack, 2, 1).toScalar();
   switch (argument(stack, 2, 0).toTensor().scalar_type()) {
-    case at::kByte: value.to<uint8_t>(); break;
-    case at::kChar: value.to<int8_t>(); break;
-    case at::kShort: value.to<int16_t>(); break;
-    case at::kInt: value.to<int32_t>(); break;
-    case at::kLong: value.to<int64_t>(); break;
-    case at::kHalf: value.to<c10::Half>(); break;
-    case at::kBFloat16: value.to<c10::BFloat16>(); break;
-    case at::kFloat: value.to<float>(); break;
-    default: break;
+    case at::kByte:
+      value.to<uint8_t>();
+      break;
+    case at::kChar:
+      value.to<int8_t>();
+      break;
+    case at::kShort:
+      value.to<int16_t>();
+      break;
+    case at::kInt:
+      value.to<int32_t>();
+      break;
+    case at::kLong:
+      value.to<int64_t>();
+      break;
+    case at::kHalf:
+      value.to<c10::Half>();
+      break;
+    case at::kBFloat16:
+      value.to<c10::BFloat16>();
+      break;
+    case at::kFloat:
+      value.to<float>();
+      break;
+    default:
+      break;
   }
   return false;
 }

@@ -16,11 +16,11 @@ namespace tpu {
 // Where the program's parameter comes from.
 struct Parameter {
   enum class Kind : uint8_t {
-    kBuffer,    // operand `index`: its cell's buffer
-    kScalar,    // argument `index`, element `element`
-    kHost,      // operand `index`: a 0-d tensor on the CPU
-    kStart,     // operand `index`: run-time start `element` of its view
-    kSeed,      // of the generator
+    kBuffer,  // operand `index`: its cell's buffer
+    kScalar,  // argument `index`, element `element`
+    kHost,    // operand `index`: a 0-d tensor on the CPU
+    kStart,   // operand `index`: run-time start `element` of its view
+    kSeed,    // of the generator
     kOffset,
     kCaptured,  // constant tensor number `index`
   };
@@ -70,10 +70,10 @@ struct Program {
   std::vector<std::pair<int, int64_t>> numbers;
   // Parameter and operand whose buffer the program may take over.
   std::vector<std::pair<int, int>> donations;
-  std::vector<Check> checks;      // an output [failed, value]* follows the others
+  std::vector<Check> checks;  // an output [failed, value]* follows the others
   std::vector<runtime::BufferPtr> captured;
   uint64_t random_draws = 0;
-  std::string description;        // of the key
+  std::string description;  // of the key
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 

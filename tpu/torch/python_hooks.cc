@@ -61,7 +61,8 @@ bool has_decomposition(const c10::OperatorHandle& op) {
 bool is_interrupt(const std::exception& e) {
   py::gil_scoped_acquire gil;
   if (const auto* p = dynamic_cast<const py::error_already_set*>(&e)) return !p->matches(PyExc_Exception);
-  if (const auto* p = dynamic_cast<const python_error*>(&e)) return !PyErr_GivenExceptionMatches(p->type, PyExc_Exception);
+  if (const auto* p = dynamic_cast<const python_error*>(&e))
+    return !PyErr_GivenExceptionMatches(p->type, PyExc_Exception);
   return false;
 }
 
@@ -72,6 +73,8 @@ void import_meta_kernels() {
 
 }  // namespace
 
-void install_python_hooks() { set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition, &is_interrupt}); }
+void install_python_hooks() {
+  set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition, &is_interrupt});
+}
 
 }  // namespace tpu

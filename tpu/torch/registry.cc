@@ -62,7 +62,8 @@ OpEntry& make_entry(const c10::OperatorHandle& op, const ops::Row* row, Form for
     info.is_alpha = info.is_number && (a.name() == "alpha" || a.name() == "beta");
     if (row) {
       info.is_write = info.is_write || contains(row->traits.writes, a.name());
-      info.is_runtime = (info.is_number && !contains(row->traits.static_args, a.name()) && (form == Form::kForeach || !is_list(a.type()))) ||
+      info.is_runtime = (info.is_number && !contains(row->traits.static_args, a.name()) &&
+                         (form == Form::kForeach || !is_list(a.type()))) ||
                         contains(row->traits.runtime_args, a.name());
     }
     e.writes = e.writes || info.is_write;
@@ -79,7 +80,8 @@ OpEntry& make_entry(const c10::OperatorHandle& op, const ops::Row* row, Form for
 
 bool same_types(const c10::FunctionSchema& a, const c10::FunctionSchema& b, size_t n) {
   for (size_t i = 0; i < n; ++i) {
-    if (*a.arguments()[i].type() != *b.arguments()[i].type() || a.arguments()[i].name() != b.arguments()[i].name()) return false;
+    if (*a.arguments()[i].type() != *b.arguments()[i].type() || a.arguments()[i].name() != b.arguments()[i].name())
+      return false;
   }
   return true;
 }
@@ -93,12 +95,14 @@ bool writes(const c10::FunctionSchema& s) {
 
 // A kernel of ours would take the composite form's place in autograd, too, unless the op has a derivative of its own.
 bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::Autograd);
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(DispatchKey::Autograd);
 }
 
 class Registrar {
  public:
-  Registrar() : library_(*new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__)) {
+  Registrar()
+      : library_(*new torch::Library(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__)) {
     for (const c10::OperatorName& n : c10::Dispatcher::singleton().getAllOpNames()) {
       if (n.name.rfind("aten::", 0) == 0) overloads_[n.name].push_back(n);
     }
@@ -109,13 +113,15 @@ class Registrar {
       for (const ops::Row& row : family.rows) {
         const std::string name = row.name;
         const size_t dot = name.find('.');
-        const auto op = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+        const auto op = c10::Dispatcher::singleton().findSchema(
+            {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
         if (!op) {
           entries().problems.push_back(name + " is not an ATen op");
           continue;
         }
         if (is_composite(*op)) {
-          entries().problems.push_back(name + " is differentiated through its composite form: a kernel would drop its gradient");
+          entries().problems.push_back(
+              name + " is differentiated through its composite form: a kernel would drop its gradient");
           continue;
         }
         add(*op, &row, Form::kFunctional, family.name);
@@ -125,13 +131,15 @@ class Registrar {
       for (const ops::Row& row : family.rows) {
         const std::string name = row.name;
         const size_t dot = name.find('.');
-        const auto op = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+        const auto op = c10::Dispatcher::singleton().findSchema(
+            {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
         if (op && !is_composite(*op) && !writes(op->schema())) derive(*op, row, family.name);
       }
     }
     for (auto& [name, list] : overloads_) {
       if (name.rfind("aten::_foreach_", 0) != 0) continue;
-      for (const c10::OperatorName& n : list) foreach(n);
+      for (const c10::OperatorName& n : list)
+        foreach (n);
     }
   }
 
@@ -144,7 +152,8 @@ class Registrar {
     OpEntry& e = make_entry(op, row, form);
     e.family = family;
     if (row->traits.internal) return &e;
-    const std::string name = op.operator_name().name + (op.operator_name().overload_name.empty() ? "" : "." + op.operator_name().overload_name);
+    const std::string name = op.operator_name().name +
+                             (op.operator_name().overload_name.empty() ? "" : "." + op.operator_name().overload_name);
     library_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(e)));
     return &e;
   }
@@ -159,7 +168,8 @@ class Registrar {
       const c10::FunctionSchema& s = op->schema();
       size_t outs = 0;
       for (const c10::Argument& a : s.arguments()) outs += a.is_out();
-      const bool fits = inplace ? outs == 0 && s.arguments().size() == n && s.arguments()[0].alias_info() && s.arguments()[0].alias_info()->isWrite()
+      const bool fits = inplace ? outs == 0 && s.arguments().size() == n && s.arguments()[0].alias_info() &&
+                                      s.arguments()[0].alias_info()->isWrite()
                                 : outs > 0 && s.arguments().size() == n + outs;
       if (!fits || !same_types(f, s, n)) return;
       if (OpEntry* e = add(*op, &row, inplace ? Form::kInplace : Form::kOut, family)) e->meta = functional;
@@ -168,7 +178,7 @@ class Registrar {
     for (const c10::OperatorName& name : overloads_[base]) consider(name, false);
   }
 
-  void foreach(const c10::OperatorName& n) {
+  void foreach (const c10::OperatorName& n) {
     const auto op = c10::Dispatcher::singleton().findSchema(n);
     if (!op || is_composite(*op)) return;
     const auto& arguments = op->schema().arguments();
@@ -195,8 +205,9 @@ class Registrar {
         const auto& element = it->second->op.schema().arguments();
         bool fits = arguments.size() <= element.size();
         for (size_t i = 0; fits && i < element.size(); ++i) {
-          fits = i < arguments.size() ? !is_list(element[i].type()) && (is_number(arguments[i].type()) || !is_number(element[i].type()))
-                                      : element[i].default_value().has_value();
+          fits = i < arguments.size()
+                     ? !is_list(element[i].type()) && (is_number(arguments[i].type()) || !is_number(element[i].type()))
+                     : element[i].default_value().has_value();
         }
         if (!fits || it->second->op.schema().returns().size() != 1) continue;
         OpEntry* element_entry = it->second.get();

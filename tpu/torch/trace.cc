@@ -93,10 +93,20 @@ Trace::State& Trace::state(const at::Tensor& t) {
   const ir::Type type(cell->buffer->dtype(), cell->buffer->dims());
   if (s.operand >= 0) {
     s.parameter = builder_.num_parameters();
-    s.value = parameter({.kind = Parameter::Kind::kBuffer, .index = s.operand, .element = 0, .dtype = type.dtype(), .elements = type.numel()}, type);
+    s.value = parameter({.kind = Parameter::Kind::kBuffer,
+                         .index = s.operand,
+                         .element = 0,
+                         .dtype = type.dtype(),
+                         .elements = type.numel()},
+                        type);
   } else {
     captured_.push_back(cell->buffer);
-    s.value = parameter({.kind = Parameter::Kind::kCaptured, .index = static_cast<int>(captured_.size()) - 1, .element = 0, .dtype = type.dtype(), .elements = type.numel()}, type);
+    s.value = parameter({.kind = Parameter::Kind::kCaptured,
+                         .index = static_cast<int>(captured_.size()) - 1,
+                         .element = 0,
+                         .dtype = type.dtype(),
+                         .elements = type.numel()},
+                        type);
   }
   return s;
 }
@@ -116,7 +126,8 @@ Trace::Window Trace::window(const at::Tensor& t) {
       w.plan = call_.plans[call_.operands[operand].plan];
       const ir::DType index = w.dense.type().numel() > INT32_MAX ? ir::DType::kI64 : ir::DType::kI32;
       for (int k = 0; k < w.plan.num_starts; ++k) {
-        w.starts.push_back(parameter({.kind = Parameter::Kind::kStart, .index = operand, .element = k, .dtype = index}, ir::Type(index, {})));
+        w.starts.push_back(parameter({.kind = Parameter::Kind::kStart, .index = operand, .element = k, .dtype = index},
+                                     ir::Type(index, {})));
       }
       return w;
     }
@@ -135,17 +146,21 @@ ir::Value Trace::read(const at::Tensor& t) {
   if (t.is_cpu()) {
     const int operand = find_operand(t.unsafeGetTensorImpl());
     if (mode_ == Mode::kSingle && operand >= 0) {
-      return parameter({.kind = Parameter::Kind::kHost, .index = operand, .element = 0, .dtype = dtype}, ir::Type(dtype, {}));
+      return parameter({.kind = Parameter::Kind::kHost, .index = operand, .element = 0, .dtype = dtype},
+                       ir::Type(dtype, {}));
     }
     if (t.dim() != 0) throw RecordingBroken("a tensor on the CPU takes part");
     const c10::Scalar s = t.item();
-    if (s.isComplex()) return ir::constant_complex(builder_, s.toComplexDouble().real(), s.toComplexDouble().imag(), ir::Type(dtype, {}));
+    if (s.isComplex())
+      return ir::constant_complex(builder_, s.toComplexDouble().real(), s.toComplexDouble().imag(),
+                                  ir::Type(dtype, {}));
     if (s.isFloatingPoint()) return ir::constant(builder_, s.toDouble(), ir::Type(dtype, {}));
     return ir::constant(builder_, s.toLong(), ir::Type(dtype, {}));
   }
   const Window w = window(t);
   const auto sizes = t.sizes(), strides = t.strides();
-  ir::Value v = ops::read_view(w.dense, w.plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, w.starts);
+  ir::Value v =
+      ops::read_view(w.dense, w.plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, w.starts);
   if (t.is_conj()) v = ir::conj(v);
   if (t.is_neg()) v = ir::negate(v);
   return v;
@@ -164,7 +179,8 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   }
   const Window w = window(t);
   const ir::Value old = s.value;
-  s.value = ops::write_view(w.dense, w.plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, w.starts, v);
+  s.value =
+      ops::write_view(w.dense, w.plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, w.starts, v);
   // The last bytes of a storage that t's dtype does not divide.
   auto bytes_of = [](const ir::Value& x) { return x.type().numel() * static_cast<int64_t>(ir::size_bytes(x.dtype())); };
   const int64_t covered = bytes_of(s.value), all = bytes_of(old);
@@ -174,7 +190,8 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
 }
 
 ir::Value Trace::scalar(int argument, int element, ir::DType dtype) {
-  return parameter({.kind = Parameter::Kind::kScalar, .index = argument, .element = element, .dtype = dtype}, ir::Type(dtype, {}));
+  return parameter({.kind = Parameter::Kind::kScalar, .index = argument, .element = element, .dtype = dtype},
+                   ir::Type(dtype, {}));
 }
 
 std::pair<ir::Value, ir::Value> Trace::random_state(int64_t numbers) {
@@ -208,7 +225,8 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
     if (!s.written || s.operand < 0) continue;
     const int output = add_output(s.value, s.operand);
     if (s.parameter >= 0 && s.value.type().bound_numel() * ir::size_bytes(s.value.dtype()) ==
-                                parameter_values_[s.parameter].type().bound_numel() * ir::size_bytes(parameter_values_[s.parameter].dtype())) {
+                                parameter_values_[s.parameter].type().bound_numel() *
+                                    ir::size_bytes(parameter_values_[s.parameter].dtype())) {
       builder_.alias_parameter(s.parameter, output);
       program->donations.emplace_back(s.parameter, s.operand);
     }
@@ -238,11 +256,15 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
         for (int64_t d = 0; d < like.dim() && last; ++d) last += (like.size(d) - 1) * like.stride(d);
         const ir::Dims flat = {last};
         const auto sizes = like.sizes(), strides = like.strides();
-        const ops::ViewPlan plan = ops::plan_view(flat, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, 0);
+        const ops::ViewPlan plan =
+            ops::plan_view(flat, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, 0);
         ir::Values starts;
-        for (int k = 0; k < plan.num_starts; ++k) starts.push_back(ir::constant(builder_, plan.run_time_starts[k], ir::Type(ir::DType::kI32, {})));
+        for (int k = 0; k < plan.num_starts; ++k)
+          starts.push_back(ir::constant(builder_, plan.run_time_starts[k], ir::Type(ir::DType::kI32, {})));
         const ir::Value zeros = ir::constant(builder_, 0, ir::Type(r.value.dtype(), flat));
-        result.index = add_output(ops::write_view(zeros, plan, {sizes.data(), sizes.size()}, {strides.data(), strides.size()}, starts, r.value), -1);
+        result.index = add_output(ops::write_view(zeros, plan, {sizes.data(), sizes.size()},
+                                                  {strides.data(), strides.size()}, starts, r.value),
+                                  -1);
         result.storage_bytes = last * like.element_size();
       }
     } else if (r.tensor.defined()) {
@@ -251,7 +273,8 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
         result.kind = Result::Kind::kOperand;
         result.index = operand;
       } else {
-        TORCH_INTERNAL_ASSERT(t.device().type() == c10::DeviceType::PrivateUse1, entry.name, " returned a tensor on ", t.device());
+        TORCH_INTERNAL_ASSERT(t.device().type() == c10::DeviceType::PrivateUse1, entry.name, " returned a tensor on ",
+                              t.device());
         const Cell* cell = &cell_of(*t.unsafeGetTensorImpl());
         result.dtype = t.scalar_type();
         result.sizes.assign(t.sizes().begin(), t.sizes().end());

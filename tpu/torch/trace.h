@@ -38,7 +38,7 @@ class Trace {
   struct Return {
     // Exactly one of: nothing (undefined), a value with the meta tensor that gives its geometry, a tensor.
     ir::Value value;
-    at::Tensor like;     // with `value`: sizes, strides, dtype
+    at::Tensor like;  // with `value`: sizes, strides, dtype
     at::Tensor tensor;
     bool in_list = false;
     std::optional<int64_t> number = {};  // an int among the results
@@ -58,7 +58,7 @@ class Trace {
 
  private:
   struct State {
-    ir::Value value;   // dense, row-major over the storage
+    ir::Value value;  // dense, row-major over the storage
     bool written = false;
     int parameter = -1, operand = -1;
   };
@@ -80,8 +80,8 @@ class Trace {
   std::vector<Parameter> parameters_;
   std::vector<ir::Value> parameter_values_;
   std::unordered_map<const Cell*, State> states_;
-  std::vector<const Cell*> order_;          // of first touch, so that programs are the same each time
-  std::vector<at::Tensor> kept_;            // so that no cell address is reused while recording
+  std::vector<const Cell*> order_;  // of first touch, so that programs are the same each time
+  std::vector<at::Tensor> kept_;    // so that no cell address is reused while recording
   std::vector<Check> checks_;
   ir::Values told_;
   std::vector<runtime::BufferPtr> captured_;
