@@ -2,6 +2,9 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "tpu/torch/device.h"
 #include "tpu/torch/entry.h"
 #include "tpu/torch/scalar_type.h"
@@ -196,8 +199,6 @@ class Collector {
     const bool contiguous = t->is_contiguous();
     if (!contiguous) flags |= kStrided;
     int plan = -1;
-    const size_t at = key_.words.size();
-    (void)at;
     const auto sizes = t->sizes();
     const int64_t offset = t->storage_offset();
 
@@ -264,6 +265,13 @@ class Collector {
 };
 
 }  // namespace
+
+ir::Dims memory_order(c10::IntArrayRef strides) {
+  ir::Dims order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  return order;
+}
 
 Dense dense_of(const Cell& cell, size_t storage_bytes, ir::DType dtype) {
   if (!cell.buffer) return {dtype, {static_cast<int64_t>(storage_bytes / ir::size_bytes(dtype))}};

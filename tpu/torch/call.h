@@ -48,6 +48,9 @@ struct Call {
 // and for writes into overlapping memory.
 void collect(const OpEntry& entry, c10::ArrayRef<c10::IValue> args, Call& call);
 
+// Dimensions by descending stride: the order in which a dense tensor lies in memory.
+ir::Dims memory_order(c10::IntArrayRef strides);
+
 // Dimensions and dtype of the dense buffer that a tensor's plan is made for.
 struct Dense {
   ir::DType dtype;

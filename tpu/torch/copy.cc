@@ -8,7 +8,6 @@
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
 
-#include <numeric>
 
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
@@ -37,17 +36,14 @@ void copy_on_device(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 std::vector<int64_t> dims_in_memory(const at::Tensor& t) {
-  std::vector<int64_t> order(t.dim()), dims;
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return t.stride(a) > t.stride(b); });
-  for (int64_t d : order) dims.push_back(t.size(d));
+  std::vector<int64_t> dims;
+  for (int64_t d : memory_order(t.strides())) dims.push_back(t.size(d));
   return dims;
 }
 
 void upload(const at::Tensor& dst, const at::Tensor& src) {
   if (dst.numel() == 0) return;
-  Trace* trace = Trace::current();
-  if (!is_whole(dst) || (trace && trace->holds(cell_of(*dst.unsafeGetTensorImpl()))) || trace) {
+  if (!is_whole(dst) || Trace::current()) {
     // Inside a recording the uploaded tensor becomes a constant of the program.
     at::Tensor temporary = make_tensor(make_storage(src.numel() * dst.element_size(), dst.device().index()),
                                        dst.scalar_type(), src.sizes(), c10::contiguous_strides(src.sizes()));

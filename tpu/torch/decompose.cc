@@ -124,19 +124,15 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
     why = e.what_without_backtrace();
     return false;
   }
-  ProgramPtr program;
-  {
-    std::lock_guard lock(entry.mutex);
-    if (auto it = entry.programs.find(call.key); it != entry.programs.end()) program = it->second;
-    if (auto it = entry.unrecordable.find(call.key); it != entry.unrecordable.end()) {
-      why = it->second;
-      return false;
+  ProgramPtr program = entry.find(call.key);
+  if (!program) {
+    {
+      std::lock_guard lock(entry.mutex);
+      if (auto it = entry.unrecordable.find(call.key); it != entry.unrecordable.end()) {
+        why = it->second;
+        return false;
+      }
     }
-  }
-  if (program) {
-    runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
     Trace trace(Trace::Mode::kRecording, call, args);
     try {
       torch::jit::Stack copy(args.begin(), args.end());
@@ -162,8 +158,7 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       entry.unrecordable.emplace(call.key, why);
       return false;
     }
-    std::lock_guard lock(entry.mutex);
-    program = entry.programs.try_emplace(call.key, program).first->second;
+    program = entry.remember(call.key, program);
   }
   runtime::counters().add_decomposition(entry.name);
   std::vector<at::Tensor> results;

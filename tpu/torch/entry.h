@@ -52,6 +52,11 @@ struct OpEntry {
   // indices), or does the whole call and returns true with the results in their place.
   bool (*prepare)(torch::jit::Stack* stack) = nullptr;
 
+  // The program of a key, or null.
+  ProgramPtr find(const Key& key);
+  // Keeps a program; where another thread was faster, returns that one's.
+  ProgramPtr remember(const Key& key, ProgramPtr program);
+
   std::mutex mutex;
   std::unordered_map<Key, ProgramPtr, KeyHash> programs;
   // kDecomposed: what could not be recorded, and why.

@@ -16,9 +16,6 @@
 namespace tpu {
 namespace {
 
-// Programs kept per op; the oldest tables of an op that keeps changing are dropped whole.
-constexpr size_t kMaxProgramsPerOp = 4096;
-
 template <typename T>
 void put(std::byte* to, T v) {
   std::memcpy(to, &v, sizeof v);
@@ -165,18 +162,6 @@ ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IVa
   auto program = std::const_pointer_cast<Program>(trace.finish(entry, returns, why));
   program->description = description;
   return program;
-}
-
-ProgramPtr find_program(OpEntry& entry, const Key& key) {
-  std::lock_guard lock(entry.mutex);
-  auto it = entry.programs.find(key);
-  return it == entry.programs.end() ? nullptr : it->second;
-}
-
-ProgramPtr remember(OpEntry& entry, const Key& key, ProgramPtr program) {
-  std::lock_guard lock(entry.mutex);
-  if (entry.programs.size() >= kMaxProgramsPerOp) entry.programs.clear();
-  return entry.programs.try_emplace(key, std::move(program)).first->second;
 }
 
 // Foreach lists that the one-program form does not cover go PyTorch's own slow way, which also has
@@ -357,14 +342,11 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
     }
     Call call;
     collect(entry, args, call);
-    ProgramPtr program = find_program(entry, call.key);
-    if (program) {
-      runtime::counters().memory_hits.fetch_add(1, std::memory_order_relaxed);
-    } else {
-      runtime::counters().memory_misses.fetch_add(1, std::memory_order_relaxed);
+    ProgramPtr program = entry.find(call.key);
+    if (!program) {
       const runtime::Busy busy;
       try {
-        program = remember(entry, call.key, make_program(entry, call, args));
+        program = entry.remember(call.key, make_program(entry, call, args));
       } catch (const ResizeOut&) {
         resize_outputs(entry, args);
         continue;

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "tpu/runtime/counters.h"
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
@@ -93,6 +94,13 @@ bool writes(const c10::FunctionSchema& s) {
   return false;
 }
 
+// "add.Tensor" of the table.
+std::optional<c10::OperatorHandle> find_op(const std::string& name) {
+  const size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+}
+
 // A kernel of ours would take the composite form's place in autograd, too, unless the op has a derivative of its own.
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
@@ -111,17 +119,14 @@ class Registrar {
   void rows() {
     for (const ops::Family& family : ops::table()) {
       for (const ops::Row& row : family.rows) {
-        const std::string name = row.name;
-        const size_t dot = name.find('.');
-        const auto op = c10::Dispatcher::singleton().findSchema(
-            {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+        const auto op = find_op(row.name);
         if (!op) {
-          entries().problems.push_back(name + " is not an ATen op");
+          entries().problems.push_back(std::string(row.name) + " is not an ATen op");
           continue;
         }
         if (is_composite(*op)) {
           entries().problems.push_back(
-              name + " is differentiated through its composite form: a kernel would drop its gradient");
+              std::string(row.name) + " is differentiated through its composite form: a kernel would drop its gradient");
           continue;
         }
         add(*op, &row, Form::kFunctional, family.name);
@@ -129,10 +134,7 @@ class Registrar {
     }
     for (const ops::Family& family : ops::table()) {
       for (const ops::Row& row : family.rows) {
-        const std::string name = row.name;
-        const size_t dot = name.find('.');
-        const auto op = c10::Dispatcher::singleton().findSchema(
-            {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+        const auto op = find_op(row.name);
         if (op && !is_composite(*op) && !writes(op->schema())) derive(*op, row, family.name);
       }
     }
@@ -231,6 +233,22 @@ class Registrar {
 };
 
 }  // namespace
+
+ProgramPtr OpEntry::find(const Key& key) {
+  runtime::Counters& count = runtime::counters();
+  std::lock_guard lock(mutex);
+  const auto it = programs.find(key);
+  (it == programs.end() ? count.memory_misses : count.memory_hits).fetch_add(1, std::memory_order_relaxed);
+  return it == programs.end() ? nullptr : it->second;
+}
+
+ProgramPtr OpEntry::remember(const Key& key, ProgramPtr program) {
+  // An op whose calls never repeat starts anew.
+  constexpr size_t kMost = 4096;
+  std::lock_guard lock(mutex);
+  if (programs.size() >= kMost) programs.clear();
+  return programs.try_emplace(key, std::move(program)).first->second;
+}
 
 OpEntry& entry_of(const c10::OperatorHandle& op) {
   {

@@ -1,7 +1,5 @@
 #include "tpu/torch/trace.h"
 
-#include <algorithm>
-#include <numeric>
 
 #include "tpu/torch/scalar_type.h"
 
@@ -10,23 +8,6 @@ namespace {
 
 thread_local Trace* current_trace = nullptr;
 
-// Dimensions by descending stride: the order in which a dense tensor lies in memory.
-ir::Dims memory_order(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  ir::Dims order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    // Strides of dimensions of size 1 say nothing.
-    return sizes[a] != 1 && sizes[b] != 1 && strides[a] > strides[b];
-  });
-  // stable_sort with a partial "unordered" relation may misplace; verify and fall back to a full sort.
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (strides[order[i - 1]] < strides[order[i]]) {
-      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
-      break;
-    }
-  }
-  return order;
-}
 
 ir::Dims permuted(c10::IntArrayRef sizes, const ir::Dims& order) {
   ir::Dims d;
@@ -174,7 +155,7 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   s.written = true;
   const auto sizes = t.sizes(), strides = t.strides();
   if (covers_storage(t)) {
-    s.value = ir::transpose(v, memory_order(sizes, strides));
+    s.value = ir::transpose(v, memory_order(strides));
     return;
   }
   const Window w = window(t);
@@ -248,7 +229,7 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
       result.sizes.assign(like.sizes().begin(), like.sizes().end());
       result.strides.assign(like.strides().begin(), like.strides().end());
       if (like.unsafeGetTensorImpl()->is_non_overlapping_and_dense_or_false()) {
-        const ir::Dims order = memory_order(like.sizes(), like.strides());
+        const ir::Dims order = memory_order(like.strides());
         result.index = add_output(ir::transpose(r.value, order), -1);
         result.storage_bytes = like.numel() * like.element_size();
       } else {
