@@ -12,8 +12,6 @@ CPU_PLUGINS = (
     ("lammps_jax_pjrt_cpu", "pjrt_c_api_cpu_plugin.so"),
     ("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so"),
 )
-# One device; the plugins' own default is one for each core or four.
-CPU_OPTIONS = {"cpu_device_count": 1}
 _GOOGLE = "0x1ae0"
 # Google's network and storage devices have the same vendor; a PCI class starts with 0x02 and 0x01 for those.
 _NOT_TPU_CLASSES = ("0x01", "0x02")
@@ -69,7 +67,7 @@ def find() -> Plugin:
         return Plugin(path, "tpu", "package libtpu")
     for module, file in CPU_PLUGINS:
         if path := _packaged(module, file):
-            return Plugin(path, "cpu", f"package {module}", CPU_OPTIONS)
+            return Plugin(path, "cpu", f"package {module}", _cpu_options())
     raise PluginNotFound(
         "No PJRT plugin is installed: pip install fastatomstruct-xla-cpu to run on the CPU, "
         "pip install 'torchtpu[tpu]' on a machine with a TPU, or set TORCH_TPU_PLUGIN to the path of a plugin."
@@ -92,7 +90,15 @@ def _explicit(path: str) -> Plugin:
             f"TORCH_TPU_PLUGIN names {path}, which is not a file: set it to the path of a PJRT plugin."
         )
     platform = "tpu" if "tpu" in os.path.basename(path) else "cpu"
-    return Plugin(path, platform, "TORCH_TPU_PLUGIN", CPU_OPTIONS if platform == "cpu" else {})
+    return Plugin(path, platform, "TORCH_TPU_PLUGIN", _cpu_options() if platform == "cpu" else {})
+
+
+def _cpu_options() -> dict[str, int | str]:
+    # Left alone, the plugins make one device for each core, or four.
+    text = os.environ.get("TORCH_TPU_CPU_DEVICES", "1")
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise PluginNotFound(f"TORCH_TPU_CPU_DEVICES is {text!r}: set it to a number of devices from 1 to 64.")
+    return {"cpu_device_count": int(text)}
 
 
 def _packaged(module: str, file: str) -> str | None:

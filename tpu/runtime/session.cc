@@ -22,15 +22,24 @@
 namespace tpu::runtime {
 namespace {
 
-// How far the user's thread may run ahead of the device.
-constexpr size_t kMaxInFlight = 512;
-
 std::mutex start_mutex;
 std::atomic<Session*> session{nullptr};
 std::atomic<bool> bad_fork{false};
 std::function<PluginChoice()>& resolver() {
   static auto* r = new std::function<PluginChoice()>;
   return *r;
+}
+
+PluginChoice choose() {
+  // The resolver may need the GIL, so nothing is locked while it runs.
+  std::function<PluginChoice()> resolve;
+  {
+    std::lock_guard lock(start_mutex);
+    resolve = resolver();
+  }
+  if (resolve) return resolve();
+  if (const char* path = std::getenv("TORCH_TPU_PLUGIN"); path && *path) return {path, "", {}};
+  throw std::runtime_error("No PJRT plugin was named: set TORCH_TPU_PLUGIN to the path of one");
 }
 
 // How much is in progress, and whether the process ends. Never destroyed: threads may stand in it then.
@@ -117,6 +126,15 @@ void Session::set_resolver(std::function<PluginChoice()> r) {
   resolver() = std::move(r);
 }
 
+int Session::count_devices() {
+  if (is_started() && !bad_fork) return session.load()->num_devices();
+  const PluginChoice choice = choose();
+  if (const auto it = choice.options.find("cpu_device_count"); it != choice.options.end()) {
+    if (const int64_t* n = std::get_if<int64_t>(&it->second)) return static_cast<int>(*n);
+  }
+  return get().num_devices();
+}
+
 bool Session::is_started() { return session.load() != nullptr; }
 bool Session::is_in_bad_fork() { return bad_fork; }
 
@@ -130,20 +148,7 @@ Session& Session::get() {
         "'spawn' method instead");
   }
   const Busy busy;
-  // The resolver may need the GIL, so nothing is locked while it runs.
-  std::function<PluginChoice()> resolve;
-  {
-    std::lock_guard lock(start_mutex);
-    resolve = resolver();
-  }
-  PluginChoice choice;
-  if (const char* path = std::getenv("TORCH_TPU_PLUGIN"); path && *path && !resolve) {
-    choice.path = path;
-  } else if (resolve) {
-    choice = resolve();
-  } else {
-    throw std::runtime_error("No PJRT plugin was named: set TORCH_TPU_PLUGIN to the path of one");
-  }
+  const PluginChoice choice = choose();
   std::lock_guard lock(start_mutex);
   if (Session* other = session.load()) return *other;
   session.store(new Session(choice), std::memory_order_release);
@@ -155,7 +160,10 @@ Session::Session(const PluginChoice& choice) {
   client_ = pjrt::Client::create(pjrt::Plugin::load(choice.path), choice.options);
   platform_ = &runtime::platform(client_->platform_name());
   identity_ = machine_identity(*client_);
-  for (size_t i = 0; i < client_->devices().size(); ++i) memory_.push_back(std::make_unique<MemoryUse>());
+  for (size_t i = 0; i < client_->devices().size(); ++i) {
+    memory_.push_back(std::make_unique<MemoryUse>());
+    streams_.push_back(std::make_unique<std::array<Stream, kStreams>>());
+  }
   if (const char* text = std::getenv("TORCH_TPU_XLA_OPTIONS")) extra_options_ = parse_options(text);
 }
 
@@ -236,72 +244,24 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
 }
 
 void Session::execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::Buffer* const> arguments,
-                      std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device) {
+                      std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device,
+                      int stream) {
   auto done = std::make_shared<pjrt::Event>();
   gate().pass();
   program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
                   done.get());
   counters().executes.fetch_add(1, std::memory_order_relaxed);
   gate().pass();
-  const uint64_t number = ++launched_;
-  if (done->is_ready()) return;
-  std::shared_ptr<pjrt::Event> oldest;
-  {
-    std::lock_guard lock(flight_mutex_);
-    in_flight_.push_back({number, std::move(done)});
-    prune_locked();
-    if (in_flight_.size() > kMaxInFlight) oldest = in_flight_.front().done;
-  }
-  if (!oldest) return;
-  try {
-    oldest->await();
-  } catch (const pjrt::Error&) {
-    // Stored with the outputs.
-  }
+  this->stream(device, stream).add(std::move(done));
 }
 
-void Session::prune_locked() {
-  while (!in_flight_.empty() && in_flight_.front().done->is_ready()) in_flight_.pop_front();
+void Session::synchronize(int device) {
+  for (Stream& s : *streams_[device]) runtime::synchronize(s.mark());
 }
 
-bool Session::is_done(uint64_t launches) {
-  std::lock_guard lock(flight_mutex_);
-  for (const InFlight& f : in_flight_) {
-    if (f.number <= launches && !f.done->is_ready()) return false;
-  }
-  return true;
+void Session::synchronize() {
+  for (int d = 0; d < num_devices(); ++d) synchronize(d);
 }
-
-void Session::wait(uint64_t launches) {
-  for (;;) {
-    std::shared_ptr<pjrt::Event> event;
-    {
-      std::lock_guard lock(flight_mutex_);
-      prune_locked();
-      if (in_flight_.empty() || in_flight_.front().number > launches) return;
-      event = in_flight_.front().done;
-    }
-    try {
-      event->await();
-    } catch (const pjrt::Error&) {
-      // Stored with the outputs; raised where they are read.
-    }
-  }
-}
-
-void Session::when_done(uint64_t launches, std::function<void()> f) {
-  std::shared_ptr<pjrt::Event> last;
-  {
-    std::lock_guard lock(flight_mutex_);
-    for (const InFlight& r : in_flight_) {
-      if (r.number <= launches && !r.done->is_ready()) last = r.done;
-    }
-  }
-  if (!last) return f();
-  last->on_ready([f = std::move(f)](const pjrt::Error*) { f(); });
-}
-
-void Session::synchronize() { wait(launched_); }
 
 void stop_if_shut_down() { gate().pass(); }
 

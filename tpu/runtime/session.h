@@ -3,7 +3,6 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "tpu/pjrt/client.h"
 #include "tpu/runtime/disk_cache.h"
 #include "tpu/runtime/platform.h"
+#include "tpu/runtime/stream.h"
 
 namespace tpu::runtime {
 
@@ -68,6 +68,8 @@ class Session {
   // The session, started if need be. Throws std::runtime_error with one sentence of what is wrong.
   static Session& get();
   static bool is_started();
+  // Starts the session only where the plugin's options do not say it.
+  static int count_devices();
   // In a child forked after the session started, the plugin's threads are gone.
   static bool is_in_bad_fork();
 
@@ -81,18 +83,17 @@ class Session {
   // From disk, or compiled.
   Program compile(const std::string& text, Effort effort, const CompileReason& reason);
 
-  // Starts one run. Outputs are made with the given types. Bounded: waits when too much is in flight.
+  // Stream 0 of a device is its default one.
+  static constexpr int kStreams = 65;
+  Stream& stream(int device, int id) { return (*streams_[device])[id]; }
+
+  // Starts one run on a device and a stream of it. Bounded: waits when too much is in flight.
   void execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::Buffer* const> arguments,
-               std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device);
-  // Waits for all that was started before. Errors of the work are not thrown here: they are stored
-  // with the buffers.
+               std::span<const int64_t> non_donatable, std::span<pjrt::c::Buffer*> outputs, int device, int stream);
+  // Waits for all that was started before, on one device or on all. Errors of the work are not thrown here: they are
+  // stored with the buffers.
+  void synchronize(int device);
   void synchronize();
-  // Runs started so far, and whether all up to that many are done.
-  uint64_t launches() const { return launched_; }
-  bool is_done(uint64_t launches);
-  void wait(uint64_t launches);
-  // Calls f when the run of that number is done: now, or on a thread of the plugin's, which f must not block.
-  void when_done(uint64_t launches, std::function<void()> f);
 
   BufferPtr to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,
                       pjrt::HostBufferSemantics semantics, pjrt::Event* done_with_host = nullptr);
@@ -104,25 +105,16 @@ class Session {
   std::string options(Effort effort);
   void forget_option(const std::string& name);
 
-  struct InFlight {
-    uint64_t number;
-    std::shared_ptr<pjrt::Event> done;
-  };
-  void prune_locked();
-
   std::shared_ptr<pjrt::Client> client_;
   const Platform* platform_;
   std::string identity_;
   DiskCache disk_cache_;
   std::vector<std::unique_ptr<MemoryUse>> memory_;
+  std::vector<std::unique_ptr<std::array<Stream, kStreams>>> streams_;
   std::vector<XlaOption> extra_options_;
 
   std::mutex options_mutex_;
   std::vector<std::string> unknown_options_;
-
-  std::mutex flight_mutex_;
-  std::atomic<uint64_t> launched_{0};
-  std::deque<InFlight> in_flight_;
 };
 
 }  // namespace tpu::runtime

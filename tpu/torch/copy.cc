@@ -8,11 +8,11 @@
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
 
-
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
+#include "tpu/torch/device.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
@@ -41,7 +41,29 @@ std::vector<int64_t> dims_in_memory(const at::Tensor& t) {
   return dims;
 }
 
-void upload(const at::Tensor& dst, const at::Tensor& src) {
+// The next content of a tensor that is_whole.
+void replace(const at::Tensor& dst, runtime::BufferPtr buffer, const char* producer) {
+  Cell& cell = cell_of(*dst.unsafeGetTensorImpl());
+  const std::lock_guard lock(launch_mutex());
+  cell.buffer = std::move(buffer);
+  cell.lost.clear();
+  cell.producer = producer;
+}
+
+runtime::Stream& current_stream_of(const at::Tensor& t) {
+  return runtime::Session::get().stream(t.device().index(), current_stream(t.device().index()));
+}
+
+// A copy between the host and the device that goes on after the call: part of the stream's work, and what it needs
+// stays alive until it is done. `keep` must not need the GIL to be destroyed, which happens on the plugin's thread.
+template <typename Keep>
+void enqueue(runtime::Stream& stream, pjrt::Event done, Keep keep) {
+  auto event = std::make_shared<pjrt::Event>(std::move(done));
+  event->on_ready([keep = std::move(keep)](const pjrt::Error*) {});
+  stream.add(std::move(event));
+}
+
+void upload(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   if (dst.numel() == 0) return;
   if (!is_whole(dst) || Trace::current()) {
     // Inside a recording the uploaded tensor becomes a constant of the program.
@@ -62,23 +84,33 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
     host = at::empty_strided(dst.sizes(), dst.strides(), src.options().dtype(dst.scalar_type()));
     host.copy_(src);
   }
-  Cell& cell = cell_of(*dst.unsafeGetTensorImpl());
-  cell.buffer =
-      runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), dims_in_memory(dst),
-                                        cell.device, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
-  cell.lost.clear();
-  cell.producer = "a copy from the CPU";
+  // Pinned memory is ours, so it can be kept from being freed.
+  const bool returns_early = non_blocking && host.is_same(src) && host.is_pinned();
+  pjrt::Event read;
+  runtime::BufferPtr buffer = runtime::Session::get().to_device(
+      host.const_data_ptr(), to_dtype(dst.scalar_type()), dims_in_memory(dst), dst.device().index(),
+      returns_early ? pjrt::HostBufferSemantics::kImmutableUntilTransferCompletes
+                    : pjrt::HostBufferSemantics::kImmutableOnlyDuringCall,
+      &read);
+  if (returns_early) {
+    runtime::Stream& stream = current_stream_of(dst);
+    enqueue(stream, std::move(read), host.storage());
+    stream.add(std::make_shared<pjrt::Event>(buffer->pjrt().ready_event()));
+  }
+  replace(dst, std::move(buffer), "a copy from the CPU");
+}
+
+// What a cell holds now.
+runtime::BufferPtr content(const Cell& cell) {
+  runtime::Session::get();  // not in a forked child
+  const std::lock_guard lock(launch_mutex());
+  TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
+  return cell.buffer;
 }
 
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
-  runtime::Session::get();  // not in a forked child
-  TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
-  runtime::BufferPtr buffer;
-  {
-    const std::lock_guard lock(launch_mutex());
-    buffer = cell.buffer;
-  }
+  const runtime::BufferPtr buffer = content(cell);
   try {
     buffer->pjrt().read(to, bytes);
   } catch (const pjrt::Error& e) {
@@ -103,7 +135,7 @@ at::Tensor whole(const at::Tensor& src) {
   return t;
 }
 
-void download(const at::Tensor& dst, const at::Tensor& src) {
+void download(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   if (Trace::current()) throw RecordingBroken("its decomposition reads values on the host");
   if (src.numel() == 0) return;
   const at::Tensor t = whole(src);
@@ -111,6 +143,14 @@ void download(const at::Tensor& dst, const at::Tensor& src) {
   const size_t bytes = t.numel() * t.element_size();
   const bool direct = dst.scalar_type() == t.scalar_type() && dst.sizes() == t.sizes() &&
                       dst.strides() == t.strides() && !dst.is_conj() && !dst.is_neg();
+  if (direct && non_blocking && dst.is_pinned()) {
+    runtime::BufferPtr buffer = content(cell);
+    pjrt::Event done = buffer->pjrt().to_host(dst.mutable_data_ptr(), bytes);
+    runtime::counters().bytes_to_host += static_cast<int64_t>(bytes);
+    // Both ends are needed; of the buffer it also tells that it must not be given away.
+    enqueue(current_stream_of(src), std::move(done), std::pair(std::move(buffer), dst.storage()));
+    return;
+  }
   if (direct) {
     read_buffer(cell, dst.mutable_data_ptr(), bytes);
     return;
@@ -120,7 +160,29 @@ void download(const at::Tensor& dst, const at::Tensor& src) {
   dst.copy_(host);
 }
 
-at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool) {
+// From another device.
+void transfer(const at::Tensor& dst, const at::Tensor& src) {
+  if (Trace::current()) throw RecordingBroken("its decomposition copies between devices");
+  if (src.numel() == 0) return;
+  const at::Tensor t = whole(src);
+  const runtime::BufferPtr from = content(cell_of(*t.unsafeGetTensorImpl()));
+  const int device = dst.device().index();
+  const bool direct =
+      is_whole(dst) && dst.scalar_type() == t.scalar_type() && dst.sizes() == t.sizes() && dst.strides() == t.strides();
+  const at::Tensor there =
+      direct ? dst
+             : make_tensor(make_storage(t.numel() * t.element_size(), device), t.scalar_type(), t.sizes(), t.strides());
+  auto to = std::make_shared<runtime::DeviceBuffer>(
+      from->pjrt().copy_to_device(runtime::Session::get().client().devices().at(device)), from->dtype(), from->dims(),
+      device);
+  auto done = std::make_shared<pjrt::Event>(to->pjrt().ready_event());
+  current_stream_of(src).add(done);
+  current_stream_of(dst).add(std::move(done));
+  replace(there, std::move(to), "a copy between devices");
+  if (!direct) copy_on_device(dst, there);
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(on_device(src) || on_device(dst), "_copy_from: neither tensor is on the tpu device");
   if (dst.sizes() != src.sizes()) {
     const std::vector<int64_t> shape = at::infer_size(dst.sizes(), src.sizes());
@@ -132,12 +194,12 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool) {
     if (src.device() == dst.device()) {
       if (dst.numel() > 0) copy_on_device(dst, src);
     } else {
-      upload(dst, src.cpu().expand(dst.sizes()));
+      transfer(dst, src.expand(dst.sizes()));
     }
   } else if (on_device(dst)) {
-    upload(dst, src.expand(dst.sizes()));
+    upload(dst, src.expand(dst.sizes()), non_blocking);
   } else {
-    download(dst, src.sizes() == dst.sizes() ? src : src.expand(dst.sizes()));
+    download(dst, src.sizes() == dst.sizes() ? src : src.expand(dst.sizes()), non_blocking);
   }
   return dst;
 }

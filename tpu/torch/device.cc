@@ -4,6 +4,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -21,36 +22,47 @@ namespace {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 thread_local int current = 0;
-thread_local c10::StreamId current_stream = 0;
+constexpr int kMaxDevices = 128;  // of a c10::DeviceIndex
+thread_local std::array<uint8_t, kMaxDevices> current_streams{};
+// Streams 1 to 32 are of the default priority, the others of a high one; as elsewhere in PyTorch they are handed out
+// in turn, and the device makes no difference between priorities.
+constexpr int kStreamsPerPriority = (runtime::Session::kStreams - 1) / 2;
 
 c10::Device device(int index) { return c10::Device(kType, static_cast<c10::DeviceIndex>(index)); }
 c10::Stream stream(int index, c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, device(index), id); }
 
-// PJRT runs work in program order; an event is the number of runs started before it, and the time at
-// which the last of them was done.
+int check_stream(const c10::Stream& s) {
+  TORCH_CHECK(s.id() >= 0 && s.id() < runtime::Session::kStreams, "There is no stream ", s.id(), " on ", s.device(),
+              ": take one from torch.Stream() or torch.tpu.default_stream()");
+  return static_cast<int>(s.id());
+}
+runtime::Stream& stream_of(const c10::Stream& s) {
+  return runtime::Session::get().stream(check_device_index(s.device_index()), check_stream(s));
+}
+
 struct Event {
   struct Done {
     std::atomic<bool> known{false};
     std::chrono::steady_clock::time_point time;
-    void set() {
-      time = std::chrono::steady_clock::now();
-      known = true;
-    }
   };
-  uint64_t launches = 0;
-  std::shared_ptr<Done> done = std::make_shared<Done>();
+  runtime::Marker marker;
+  std::shared_ptr<Done> done;  // of events that tell the time
 
-  void record() {
-    runtime::Session& session = runtime::Session::get();
-    launches = session.launches();
+  void record(runtime::Stream& stream, bool timed) {
+    marker = stream.mark();
+    done.reset();
+    if (!timed) return;
     done = std::make_shared<Done>();
-    session.when_done(launches, [done = done] { done->set(); });
+    runtime::when_done(marker, [done = done] {
+      done->time = std::chrono::steady_clock::now();
+      done->known = true;
+    });
   }
-  bool query() const { return done->known && runtime::Session::get().is_done(launches); }
+  bool query() const { return runtime::is_done(marker) && (!done || done->known); }
   void synchronize() const {
-    runtime::Session::get().wait(launches);
+    runtime::synchronize(marker);
     // The plugin's thread that tells the time may be a moment behind.
-    while (!done->known) std::this_thread::yield();
+    while (done && !done->known) std::this_thread::yield();
   }
 };
 
@@ -75,49 +87,56 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
-  c10::Stream getStream(c10::Device d) const override { return stream(check_device_index(d.index()), current_stream); }
+  c10::Stream getStream(c10::Device d) const override {
+    const int index = check_device_index(d.index());
+    return stream(index, current_streams[index]);
+  }
   c10::Stream getDefaultStream(c10::Device d) const override { return stream(check_device_index(d.index()), 0); }
-  c10::Stream getStreamFromGlobalPool(c10::Device d, bool) const override { return getNewStream(d, 0); }
-  c10::Stream getNewStream(c10::Device d, int) const override {
-    static std::atomic<c10::StreamId> next{1};
-    return stream(check_device_index(d.index()), next++);
+  c10::Stream getStreamFromGlobalPool(c10::Device d, bool high) const override {
+    return getNewStream(d, high ? -1 : 0);
+  }
+  c10::Stream getNewStream(c10::Device d, int priority) const override {
+    static std::array<std::array<std::atomic<unsigned>, 2>, kMaxDevices> next{};
+    const int index = check_device_index(d.index());
+    const unsigned turn = next[index][priority < 0]++ % kStreamsPerPriority;
+    return stream(index, 1 + (priority < 0 ? kStreamsPerPriority : 0) + turn);
   }
   c10::Stream exchangeStream(c10::Stream s) const override {
-    const c10::Stream old = stream(s.device_index(), current_stream);
-    current_stream = s.id();
-    return old;
+    const int index = check_device_index(s.device_index());
+    return stream(index, std::exchange(current_streams[index], check_stream(s)));
   }
   void* getStreamNativeHandle(const c10::Stream s) const override { return reinterpret_cast<void*>(s.id()); }
-  bool queryStream(const c10::Stream&) const override {
-    return runtime::Session::get().is_done(runtime::Session::get().launches());
-  }
-  void synchronizeStream(const c10::Stream&) const override {
-    synchronizeDevice(static_cast<c10::DeviceIndex>(current));
+  bool queryStream(const c10::Stream& s) const override { return runtime::is_done(stream_of(s).mark()); }
+  void synchronizeStream(const c10::Stream& s) const override {
+    runtime::synchronize(stream_of(s).mark());
+    raise_failed_checks();
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    check_device_index(index);
+    const int checked = check_device_index(index);
     if (!runtime::Session::is_started()) return;
-    runtime::Session::get().synchronize();
+    runtime::Session::get().synchronize(checked);
     raise_failed_checks();
   }
 
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& s, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     if (!*event) *event = new Event;
-    static_cast<Event*>(*event)->record();
+    static_cast<Event*>(*event)->record(stream_of(s), flag == c10::EventFlag::BACKEND_DEFAULT);
   }
-  // All streams run in program order already.
-  void block(void*, const c10::Stream&) const override {}
+  void block(void* event, const c10::Stream& s) const override {
+    if (event) stream_of(s).wait_for(static_cast<Event*>(event)->marker);
+  }
   bool queryEvent(void* event) const override { return !event || static_cast<Event*>(event)->query(); }
   void synchronizeEvent(void* event) const override {
-    if (event) static_cast<Event*>(event)->synchronize();
+    if (!event) return;
+    static_cast<Event*>(event)->synchronize();
+    raise_failed_checks();
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");
     auto *a = static_cast<Event*>(start), *b = static_cast<Event*>(end);
     TORCH_CHECK(a->query() && b->query(), "Both events must be completed before calculating elapsed time.");
-    const double ms = std::chrono::duration<double, std::milli>(b->done->time - a->done->time).count();
-    // Two threads took the times.
-    return a->launches <= b->launches ? std::max(ms, 0.0) : ms;
+    TORCH_CHECK(a->done && b->done, "Both events must be created with argument 'enable_timing=True'.");
+    return std::chrono::duration<double, std::milli>(b->done->time - a->done->time).count();
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
@@ -197,12 +216,13 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 int current_device() { return current; }
 
+int current_stream(int device) { return current_streams[device]; }
+
 int device_count() {
-  // Also asked in a forked child, where the session is of no use.
-  static std::atomic<int> known{1};
-  if (runtime::Session::is_started() && !runtime::Session::is_in_bad_fork())
-    known = runtime::Session::get().num_devices();
-  return known;
+  // Kept, since it is also asked in a forked child, where the session is of no use.
+  static std::atomic<int> known{0};
+  if (const int n = known) return n;
+  return known = runtime::Session::count_devices();
 }
 
 int check_device_index(int index) {

@@ -7,7 +7,9 @@ namespace tpu {
 
 // Of this thread.
 int current_device();
-// Number of devices; starts the session when `start`, else 1 where it has not started.
+// Of this thread, on a device: what is enqueued goes there.
+int current_stream(int device);
+// Throws where no plugin is found.
 int device_count();
 // `index` when such a device exists (-1: the current one), else an error that says how many there are.
 int check_device_index(int index);

@@ -8,6 +8,7 @@
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
 #include "tpu/torch/decompose.h"
+#include "tpu/torch/device.h"
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/lower.h"
@@ -271,7 +272,7 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   }
   c10::SmallVector<pjrt::c::Buffer*, 8> raw(p.outputs.size() + (p.checks.empty() ? 0 : 1));
   try {
-    session.execute(*p.executable, arguments, not_donated, raw, call.device);
+    session.execute(*p.executable, arguments, not_donated, raw, call.device, current_stream(call.device));
   } catch (const pjrt::Error& e) {
     for (auto [parameter, operand] : p.donations) {
       Cell& cell = *call.operands[operand].cell;

@@ -126,7 +126,8 @@ class Registrar {
         }
         if (is_composite(*op)) {
           entries().problems.push_back(
-              std::string(row.name) + " is differentiated through its composite form: a kernel would drop its gradient");
+              std::string(row.name) +
+              " is differentiated through its composite form: a kernel would drop its gradient");
           continue;
         }
         add(*op, &row, Form::kFunctional, family.name);

@@ -1,13 +1,11 @@
 #include "tpu/torch/trace.h"
 
-
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
 namespace {
 
 thread_local Trace* current_trace = nullptr;
-
 
 ir::Dims permuted(c10::IntArrayRef sizes, const ir::Dims& order) {
   ir::Dims d;
