@@ -90,7 +90,9 @@ def test_steps_equal_the_cpu(info, index, dtype, recwarn):
         assert state[key].keys() == cpu_state[key].keys()
         for name, value in state[key].items():
             if info.name != "Muon" and isinstance(value, torch.Tensor):
-                torch.testing.assert_close(value.detach().cpu(), cpu_state[key][name].detach(), **near, check_dtype=True)
+                torch.testing.assert_close(
+                    value.detach().cpu(), cpu_state[key][name].detach(), **near, check_dtype=True
+                )
 
 
 def on_device(params, seen):
