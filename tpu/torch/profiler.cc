@@ -106,7 +106,9 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
                     int64_t start_ns, int64_t end_ns) override {
     buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
     buffer_->span = libkineto::TraceSpan(start_ns, end_ns, "tpu");
+    buffer_->span.iteration = 0;
     buffer_->gpuOpCount = 0;
+    end_ns_ = end_ns;
     std::map<Row, std::vector<const Activity*>> rows;
     for (const auto& a : recording_.activities) {
       if (a->begin_ns < start_ns || a->end_ns > end_ns) continue;
@@ -114,13 +116,10 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
       add_call(*a, cpu_activity, has_device_part);
       if (has_device_part) rows[{a->device, row_of(*a)}].push_back(a.get());
     }
-    std::set<int> devices;
+    logger_ = &logger;
+    start_ns_ = start_ns;
     for (auto& [row, activities] : rows) {
-      if (devices.insert(row.device).second) {
-        logger.handleDeviceInfo(
-            {row.device, libkineto::kExceedMaxPid + row.device, "torch_tpu", "tpu:" + std::to_string(row.device)},
-            start_ns);
-      }
+      devices_.insert(row.device);
       logger.handleResourceInfo({row.number, row.number, row.device, row_name(row.number)}, start_ns);
       add_row(row, activities, cpu_activity);
     }
@@ -130,7 +129,17 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
     status_ = libkineto::TraceStatus::READY;
   }
 
-  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
+  // Asked after Kineto has called the first 16 devices "GPU n". There is room for one in the answer.
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
+    if (devices_.empty()) return nullptr;
+    const auto info = [](int d) {
+      return libkineto::DeviceInfo{d, libkineto::kExceedMaxPid + d, "tpu:" + std::to_string(d), "PJRT"};
+    };
+    for (const int d : devices_) {
+      if (d != *devices_.begin()) logger_->handleDeviceInfo(info(d), start_ns_);
+    }
+    return std::make_unique<libkineto::DeviceInfo>(info(*devices_.begin()));
+  }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
@@ -193,7 +202,9 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
     int64_t last_end = 0;
     for (const Activity* a : activities) {
       const int64_t begin = std::max(a->begin_ns, last_end);
-      const Span span{begin, last_end = std::max<int64_t>(a->done_ns, begin + 1)};
+      // The plugin's thread that told the time may have been late. What still runs at the end is cut there.
+      const int64_t done = std::min<int64_t>(a->done_ns, end_ns_);
+      const Span span{begin, last_end = std::max(done, begin + 1)};
       const bool is_run = a->kind == Kind::kExecute;
       GenericTraceActivity& t =
           add(is_run ? ActivityType::CONCURRENT_KERNEL : ActivityType::GPU_MEMCPY, device_name(*a), span);
@@ -234,6 +245,9 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   }
 
   runtime::Recording recording_;
+  libkineto::ActivityLogger* logger_ = nullptr;  // Kineto's, until it has the trace buffer
+  int64_t start_ns_ = 0, end_ns_ = 0;
+  std::set<int> devices_;
   std::map<const Activity*, int32_t> ids_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };
