@@ -336,11 +336,12 @@ def test_schedule(x, tmp_path):
     assert len(list(tmp_path.glob("w.*.pt.trace.json"))) == 2
 
 
-def test_autograd_profiler(x):
-    with torch.autograd.profiler.profile(use_device="tpu") as prof:
+@pytest.mark.parametrize("use_kineto", [True, False])
+def test_autograd_profiler(x, use_kineto):
+    with torch.autograd.profiler.profile(use_device="tpu", use_kineto=use_kineto) as prof:
         x @ x
-    row = next(r for r in prof.key_averages() if r.key == "aten::mm")
-    assert row.self_device_time_total > 0
+    row = next(r for r in prof.key_averages() if r.key == "aten::mm" and r.device_type == DeviceType.CPU)
+    assert 0 < row.self_device_time_total <= row.device_time_total and row.cpu_time_total > 0
 
 
 def test_shapes_and_stacks(traced, x):
