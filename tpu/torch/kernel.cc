@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "tpu/pjrt/error.h"
+#include "tpu/runtime/activity.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
@@ -272,6 +273,7 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
   }
   c10::SmallVector<pjrt::c::Buffer*, 8> raw(p.outputs.size() + (p.checks.empty() ? 0 : 1));
   try {
+    const runtime::ExecuteName name(p.op);
     session.execute(*p.executable, arguments, not_donated, raw, call.device, current_stream(call.device));
   } catch (const pjrt::Error& e) {
     for (auto [parameter, operand] : p.donations) {
