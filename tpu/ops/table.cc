@@ -29,6 +29,11 @@ const std::vector<Family>& table() {
       {"optimizer", optimizer_rows()},
       {"rnn", rnn_rows()},
       {"copy", copy_rows()},
+      {"cholesky", cholesky_rows()},
+      {"lu", lu_rows()},
+      {"qr", qr_rows()},
+      {"spectral", spectral_rows()},
+      {"matrix function", matrix_function_rows()},
   };
   return families;
 }

@@ -40,6 +40,11 @@ std::span<const Row> random_rows();
 std::span<const Row> optimizer_rows();
 std::span<const Row> rnn_rows();
 std::span<const Row> copy_rows();
+std::span<const Row> cholesky_rows();
+std::span<const Row> lu_rows();
+std::span<const Row> qr_rows();
+std::span<const Row> spectral_rows();
+std::span<const Row> matrix_function_rows();
 
 const std::vector<Family>& table();
 

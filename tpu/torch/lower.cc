@@ -141,6 +141,7 @@ ops::Argument to_argument(Trace& trace, const IValue& v, const c10::Argument& sc
     if (!v.toTensor().defined()) return a;
     a.kind = Kind::kTensor;
     a.tensor = trace.read(v.toTensor());
+    a.is_contiguous = v.toTensor().is_contiguous();
   } else if (v.isTensorList()) {
     a.kind = Kind::kTensorList;
     for (const at::Tensor& t : v.toTensorVector()) a.tensors.push_back(t.defined() ? trace.read(t) : ir::Value());

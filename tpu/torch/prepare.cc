@@ -171,8 +171,11 @@ Prepare find_prepare(const std::string& name) {
   };
   auto it = table.find(name);
   if (it != table.end()) return it->second;
-  it = random_checks().find(name);
-  return it == random_checks().end() ? nullptr : it->second;
+  for (const auto* checks : {&random_checks(), &info_checks()}) {
+    it = checks->find(name);
+    if (it != checks->end()) return it->second;
+  }
+  return nullptr;
 }
 
 }  // namespace tpu
