@@ -84,9 +84,7 @@ def run(options):
     tasks = [
         dict(name=name, dtype=dtype, kinds=kinds, samples=options.samples, limit_s=options.limit)
         for name, dtype in opinfo_checks.tasks()
-        if (name, dtype) not in done
-        and (dtypes is None or dtype in dtypes)
-        and re.search(options.ops, name)
+        if (name, dtype) not in done and (dtypes is None or dtype in dtypes) and re.search(options.ops, name)
     ][::-1]
     total = len(tasks)
     options.results.parent.mkdir(exist_ok=True)
@@ -201,7 +199,8 @@ def table(options):
     names = {r["name"] for r in results}
     fallbacks = with_fallback(results)
     print(f"touch the CPU: {share(len(fallbacks), len(names))}")
-    print(f"{sum(r.get('seconds', 0) for r in results):.0f} s of work, {sum(r.get('compiles', 0) for r in results)} compiles")
+    seconds, compiles = (sum(r.get(what, 0) for r in results) for what in ("seconds", "compiles"))
+    print(f"{seconds:.0f} s of work, {compiles} compiles")
     if options.failures is None:
         return
     for r in results:

@@ -11,6 +11,7 @@
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
@@ -153,6 +154,9 @@ ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IVa
   check_dtypes(entry, args);
   Trace trace(Trace::Mode::kSingle, call, args);
   std::vector<Trace::Return> returns = lower(trace, entry, args);
+  int64_t bytes = 0;
+  for (const Trace::Return& r : returns) bytes += r.value ? r.like.numel() * r.like.element_size() : 0;
+  check_with_the_cpu(entry, args, bytes);
   const std::string description = describe(entry, args);
   std::string why;
   {

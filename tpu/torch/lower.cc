@@ -9,7 +9,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include "tpu/torch/decompose.h"
-#include "tpu/torch/fallback.h"
+#include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
 
@@ -404,6 +404,10 @@ void resize_outputs(const OpEntry& entry, c10::ArrayRef<IValue> args) {
                                                          : entry.op;
   std::vector<at::Tensor> metas;
   for (const IValue& v : infer(op, args.slice(0, op.schema().arguments().size()))) flatten(v, metas);
+  // Not every tensor may be resized: one that is also an operand may not.
+  int64_t bytes = 0;
+  for (const at::Tensor& m : metas) bytes += m.defined() ? m.numel() * m.element_size() : 0;
+  check_with_the_cpu(entry, args, bytes);
   size_t next = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (!entry.arguments[i].is_out) continue;
