@@ -88,8 +88,8 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
     std::vector<Trace::Return> returns;
     try {
       returns = lower(trace, entry, args);
-    } catch (const ResizeOut&) {
-      resize_outputs(entry, args);
+    } catch (const ResizeOut& wanted) {
+      resize_outputs(entry, args, wanted.metas);
       returns = lower(trace, entry, args);
     }
     for (const Trace::Return& r : returns) {

@@ -351,8 +351,8 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       const runtime::Busy busy;
       try {
         program = entry.remember(call.key, make_program(entry, call, args));
-      } catch (const ResizeOut&) {
-        resize_outputs(entry, args);
+      } catch (const ResizeOut& wanted) {
+        resize_outputs(entry, args, wanted.metas);
         continue;
       } catch (const pjrt::Error& e) {
         if (e.code() != pjrt::Error::Code::kUnimplemented) {
