@@ -7,6 +7,7 @@
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/refusal.h"
 
 namespace tpu {
 namespace {
@@ -87,8 +88,8 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
     std::vector<Trace::Return> returns;
     try {
       returns = lower(trace, entry, args);
-    } catch (const ResizeOut&) {
-      resize_outputs(entry, args);
+    } catch (const ResizeOut& wanted) {
+      resize_outputs(entry, args, wanted.metas);
       returns = lower(trace, entry, args);
     }
     for (const Trace::Return& r : returns) {
@@ -134,21 +135,9 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       }
     }
     Trace trace(Trace::Mode::kRecording, call, args);
-    try {
-      torch::jit::Stack copy(args.begin(), args.end());
-      std::vector<Trace::Return> returns;
-      {
-        Trace::Scope scope(trace);
-        const NotItself guard(op);
-        hooks.call_decomposition(op, &copy);
-        returns = take_returns(op.schema(), copy);
-      }
-      const std::string description = describe(entry, args);
-      auto made = std::const_pointer_cast<Program>(trace.finish(entry, returns, "decomposed, (" + description + ")"));
-      made->description = description;
-      program = made;
-    } catch (const std::exception& e) {
-      if (hooks.is_interrupt && hooks.is_interrupt(e)) throw;
+    std::vector<Trace::Return> returns;
+    auto give_up = [&](const std::exception& e) {
+      if (hooks.is_interrupt && hooks.is_interrupt(e)) std::rethrow_exception(std::current_exception());
       // The CPU has the right error text if the call itself was wrong.
       const auto* known = dynamic_cast<const c10::Error*>(&e);
       why = std::string("its decomposition cannot be one program: ") +
@@ -157,6 +146,26 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
       if (entry.unrecordable.size() > 4096) entry.unrecordable.clear();
       entry.unrecordable.emplace(call.key, why);
       return false;
+    };
+    try {
+      torch::jit::Stack copy(args.begin(), args.end());
+      Trace::Scope scope(trace);
+      const NotItself guard(op);
+      hooks.call_decomposition(op, &copy);
+      returns = take_returns(op.schema(), copy);
+    } catch (const std::exception& e) {
+      return give_up(e);
+    }
+    int64_t bytes = 0;
+    for (const Trace::Return& r : returns) bytes += r.tensor.defined() ? r.tensor.numel() * r.tensor.element_size() : 0;
+    check_with_the_cpu(entry, args, bytes);
+    try {
+      const std::string description = describe(entry, args);
+      auto made = std::const_pointer_cast<Program>(trace.finish(entry, returns, "decomposed, (" + description + ")"));
+      made->description = description;
+      program = made;
+    } catch (const std::exception& e) {
+      return give_up(e);
     }
     program = entry.remember(call.key, program);
   }

@@ -13,6 +13,7 @@
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
@@ -155,6 +156,9 @@ ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IVa
   check_dtypes(entry, args);
   Trace trace(Trace::Mode::kSingle, call, args);
   std::vector<Trace::Return> returns = lower(trace, entry, args);
+  int64_t bytes = 0;
+  for (const Trace::Return& r : returns) bytes += r.value ? r.like.numel() * r.like.element_size() : 0;
+  check_with_the_cpu(entry, args, bytes);
   const std::string description = describe(entry, args);
   std::string why;
   {
@@ -350,8 +354,8 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       const runtime::Busy busy;
       try {
         program = entry.remember(call.key, make_program(entry, call, args));
-      } catch (const ResizeOut&) {
-        resize_outputs(entry, args);
+      } catch (const ResizeOut& wanted) {
+        resize_outputs(entry, args, wanted.metas);
         continue;
       } catch (const pjrt::Error& e) {
         if (e.code() != pjrt::Error::Code::kUnimplemented) {
