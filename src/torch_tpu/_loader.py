@@ -56,7 +56,7 @@ def _load() -> str | None:
 
 
 def _register() -> None:
-    from torch_tpu import _C, _backends, _plugin
+    from torch_tpu import _C, _backends, _patches, _plugin
 
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")
@@ -73,6 +73,7 @@ def _register() -> None:
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    _patches.apply()
 
 
 def _shut_down() -> None:

@@ -10,6 +10,7 @@
 #include "tpu/torch/check.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
+#include "tpu/torch/graph_bindings.h"
 #include "tpu/torch/python_hooks.h"
 #include "tpu/torch/registry.h"
 
@@ -138,6 +139,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("_cache_clear", [] { return runtime::Session::get().disk_cache().clear(); });
   m.def("_rows", &rows);
   m.def("_table_problems", &table_problems);
+  bind_graph(m);
 }
 
 }  // namespace tpu

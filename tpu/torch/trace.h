@@ -17,7 +17,7 @@ class RecordingBroken : public std::runtime_error {
 
 class Trace {
  public:
-  enum class Mode { kSingle, kRecording };
+  enum class Mode { kSingle, kRecording, kGraph };
   // `args` and `call` must outlive the trace.
   Trace(Mode mode, const Call& call, c10::ArrayRef<c10::IValue> args);
 
@@ -25,6 +25,11 @@ class Trace {
   ir::Builder& builder() { return builder_; }
   // Whether the content of the cell is known to this trace only.
   bool holds(const Cell& cell) const { return states_.count(&cell) > 0; }
+  // How often the cell was written so far.
+  int writes(const Cell& cell) const {
+    const auto it = states_.find(&cell);
+    return it == states_.end() ? 0 : it->second.writes;
+  }
 
   // The logical value of a tensor (conj and neg bits applied).
   ir::Value read(const at::Tensor& t);
@@ -59,7 +64,7 @@ class Trace {
  private:
   struct State {
     ir::Value value;  // dense, row-major over the storage
-    bool written = false;
+    int writes = 0;
     int parameter = -1, operand = -1;
   };
   State& state(const at::Tensor& t);
