@@ -8,7 +8,6 @@
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
 
-
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
