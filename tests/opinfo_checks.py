@@ -49,6 +49,12 @@ DTYPES = (
 )
 # Memory that nobody wrote: there is nothing to compare but shape, dtype and strides.
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_"}
+WIDER = {
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.complex64: torch.complex128,
+}
 # Arguments that PyTorch takes on the CPU only, whatever the device of the others.
 ON_THE_CPU = {"tensor_split": ("args",)}
 # torch.testing's own, per dtype: (rtol, atol).
@@ -160,8 +166,21 @@ class Copier:
         return value
 
 
-def arguments(sample, device, stay=()):
-    """(args, kwargs) of the sample as tensors of their own on the device; `stay`: "args" remain on the CPU."""
+def arguments(sample, device, stay=(), wide=None):
+    """(args, kwargs) of the sample as tensors of their own on the device.
+
+    `stay`: "args" remain on the CPU. `wide`: a dtype for the floating (or the complex) tensors.
+    """
+    if wide is not None:
+        sample = sample.transform(
+            lambda t: (
+                t.to(wide if t.is_complex() == wide.is_complex else WIDER.get(t.dtype, t.dtype)).requires_grad_(
+                    t.requires_grad
+                )
+                if isinstance(t, torch.Tensor) and (t.dtype.is_floating_point or t.dtype.is_complex)
+                else t
+            )
+        )
     to = Copier(device)
     others = Copier("cpu") if "args" in stay else to
     return [to(sample.input), *map(others, sample.args)], to(sample.kwargs)
@@ -269,6 +288,8 @@ def first_line(error):
     text = (str(error).splitlines() or [""])[0]
     # What the data makes wrong is told later, so it names the op.
     text = re.sub(r"^aten::[\w.]+: ", "", text)
+    # Of several wrong indices the CPU names the one that a thread met first.
+    text = re.sub(r"index -?\d+ is out", "index N is out", text)
     return text.replace("tpu:0", "cpu").replace("'tpu'", "'cpu'")
 
 
@@ -347,6 +368,7 @@ class OpCheck:
         self.verdicts = collections.defaultdict(Verdict)
         self.unwritten = op.name in UNWRITTEN
         self.stay = ON_THE_CPU.get(op.name, ())
+        self.wide = None  # the dtype to compute in instead of the samples' own
 
     def run(self):
         torch.manual_seed(0)
@@ -389,7 +411,9 @@ class OpCheck:
             self.both("forward_ad", i, functools.partial(self.tangents, sample=sample))
 
     # Runs program("cpu") and program("tpu") and enters what came of it.
-    def both(self, kind, i, program, *, values=True):
+    # `instead`: what the values should be where the CPU contradicts itself (some of its kernels write an out= tensor
+    # of another memory order wrongly).
+    def both(self, kind, i, program, *, values=True, instead=None):
         torch.manual_seed(1)
         want, refused = raised(lambda: program("cpu"))
         if refused is not None:
@@ -419,6 +443,8 @@ class OpCheck:
         except Mismatch as e:
             if e.what == "value" and self.is_random(program, want):
                 self.enter(kind, i, lambda: self.alike(got[0], want[0]))
+            elif e.what == "value" and (self.as_accurate(program, got, want) or self.is_else_right(got, want, instead)):
+                self.verdicts[kind].passed()
             else:
                 self.verdicts[kind].failed(i, e.what, e)
         except Exception as e:
@@ -449,6 +475,45 @@ class OpCheck:
             return True
         return False
 
+    def is_else_right(self, got, want, instead):
+        if instead is None:
+            return False
+        try:
+            compare(got[0], instead, self.tolerance, layout=False)
+            compare(got[0], want[0], self.tolerance, values=False)
+        except Mismatch:
+            return False
+        return True
+
+    # Where both differ by rounding only: whether the device is not farther (by more than twice) from the result in
+    # double precision than the CPU is. Sums of large terms of both signs have no tolerance that fits all of them.
+    def as_accurate(self, program, got, want):
+        if self.dtype not in WIDER:
+            return False
+        torch.manual_seed(1)
+        self.wide = WIDER[self.dtype]
+        try:
+            exact, error = raised(lambda: program("cpu"))
+        finally:
+            self.wide = None
+        got, want = tensors(got[0]), tensors(want[0])
+        exact = tensors(exact[0]) if error is None else []
+        if len(exact) != len(want):
+            return False
+        for g, w, x in zip(got, want, exact, strict=True):
+            if not (w.dtype.is_floating_point or w.dtype.is_complex):
+                if not torch.equal(host(g), w):
+                    return False
+                continue
+            g, w, x = (host(t).detach().to(WIDER[self.dtype]) for t in (g, w, x))
+            if g.shape != x.shape or not torch.equal(g.isfinite(), w.isfinite()):
+                return False
+            same = g == w
+            off, bound = (g - x).abs()[~same], (w - x).abs()[~same]
+            if off.numel() and not off.max() <= 2 * bound.max():
+                return False
+        return True
+
     # Random results: everything but the values; and of many values, mean and deviation.
     def alike(self, got, want):
         compare(got, want, self.tolerance, values=False)
@@ -463,7 +528,7 @@ class OpCheck:
 
     def functional(self, kind, i, sample, function):
         def program(device):
-            args, kwargs = arguments(sample, device, self.stay)
+            args, kwargs = arguments(sample, device, self.stay, self.wide)
             with torch.no_grad():
                 value = function(*args, **kwargs)
                 if kind == "inplace":
@@ -480,7 +545,7 @@ class OpCheck:
             return
 
         def program(device, make):
-            args, kwargs = arguments(sample, device, self.stay)
+            args, kwargs = arguments(sample, device, self.stay, self.wide)
             out = mapped(want, lambda t: make(t, device))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -493,7 +558,7 @@ class OpCheck:
             made = torch.empty(tuple(reversed(t.shape)), dtype=t.dtype, device=device)
             return made.permute(tuple(reversed(range(t.dim()))))
 
-        self.both("out", i, functools.partial(program, make=reversed_order))
+        self.both("out", i, functools.partial(program, make=reversed_order), instead=want)
         self.both(
             "out", i, functools.partial(program, make=lambda t, device: torch.empty(0, dtype=t.dtype, device=device))
         )
@@ -522,7 +587,7 @@ class OpCheck:
         )
 
     def gradients(self, device, sample, order):
-        args, kwargs = arguments(sample, device, self.stay)
+        args, kwargs = arguments(sample, device, self.stay, self.wide)
         leaves = differentiable([args, kwargs])
         value = self.op(*args, **kwargs)
         outs = differentiable(sample.output_process_fn_grad(value))
@@ -538,7 +603,7 @@ class OpCheck:
 
     def tangents(self, device, sample):
         with fwAD.dual_level():
-            args, kwargs = arguments(sample, device, self.stay)
+            args, kwargs = arguments(sample, device, self.stay, self.wide)
 
             def dual(t):
                 if not t.requires_grad:
@@ -556,7 +621,7 @@ class OpCheck:
             sample = case.sample_input
 
             def program(device, sample=sample):
-                args, kwargs = arguments(sample, device, self.stay)
+                args, kwargs = arguments(sample, device, self.stay, self.wide)
                 return self.op(*args, **kwargs)
 
             with torch.no_grad():

@@ -216,6 +216,69 @@ def table(options):
                 print(f"{r['name']} {r['dtype']} {kind} {v['ok']}/{v['n']} [{f['sample']}] {f['what']}: {f['text']}")
 
 
+def page(options):
+    """Writes docs/opinfo.md from the results."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from opinfo_checks import KINDS
+    from opinfo_reasons import reason
+
+    results = read(options.results)
+    fallbacks = with_fallback(results)
+    names = {r["name"] for r in results}
+    lines = [
+        "# OpInfo",
+        "",
+        "Every OpInfo and ModuleInfo of PyTorch's `torch.testing._internal`, run on the device and on the CPU and "
+        "compared: values, within the OpInfo's",
+        "own tolerances (or as near to double precision as the CPU is), dtypes, shapes, strides, what results alias, "
+        "exceptions. A cell counts",
+        "the OpInfos all of whose samples agree. What the CPU cannot do itself does not count. Written by "
+        "`tools/sweep.py page` from a run of `tools/sweep.py run`.",
+        "",
+        *(f"- **{kind}**: {text}" for kind, text in KINDS.items()),
+        "",
+        *table_lines(results),
+        "",
+        "Of all samples: "
+        + ", ".join(
+            f"{kind} {share(*sample_counts(results, kind))}" for kind in KINDS if sample_counts(results, kind)[1]
+        )
+        + ".",
+        "",
+        f"## On the CPU: {share(len(fallbacks), len(names))}",
+        "",
+        "These call an op that runs on the CPU, in at least one of their samples, forms or derivatives.",
+        "",
+        "| OpInfo | ops |",
+        "| --- | --- |",
+        *(f"| {name} | {', '.join(f'`{op}`' for op in sorted(ops))} |" for name, ops in fallbacks.items()),
+        "",
+        "## What does not agree",
+        "",
+        "| OpInfo | dtypes and kinds | samples | reason, or what the first sample says |",
+        "| --- | --- | --- | --- |",
+    ]
+    failing = collections.defaultdict(list)
+    for r in results:
+        if r["broken"]:
+            failing[r["name"]].append((r["dtype"], "all", "-", reason(r["name"], r["dtype"], "") or r["broken"]))
+        for kind, v in r["kinds"].items():
+            if v["ok"] < v["n"]:
+                first = v["failures"][0]
+                said = f"{first['what']}: {first['text'][:120]}".replace("|", "/").replace("<", "&lt;")
+                count = f"{v['ok']}/{v['n']}"
+                failing[r["name"]].append((r["dtype"], kind, count, reason(r["name"], r["dtype"], kind) or said))
+    for name, cases in failing.items():
+        told = collections.defaultdict(list)
+        for dtype, kind, count, why in cases:
+            told[kind, why].append((dtype, count))
+        for (kind, why), which in told.items():
+            dtypes = ", ".join(dtype for dtype, _ in which)
+            lines.append(f"| {name} | {kind}: {dtypes} | {', '.join(count for _, count in which)} | {why} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+    print(f"{PAGE}: {len(failing)} of {len(names)} do not agree in all kinds")
+
+
 def main():
     if sys.argv[1:] == ["worker"]:
         return worker()
@@ -231,7 +294,7 @@ def main():
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--failures", nargs="?", const="")
     options = parser.parse_args()
-    return {"run": run, "table": table}[options.command](options)
+    return {"run": run, "table": table, "page": page}[options.command](options)
 
 
 if __name__ == "__main__":

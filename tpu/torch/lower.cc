@@ -6,6 +6,8 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty.h>
 
+#include <set>
+
 #include "tpu/torch/meta.h"
 #include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
@@ -38,13 +40,13 @@ struct Origin {
 
 class RowContext final : public ops::Context {
  public:
-  RowContext(Trace& trace, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
-      : trace_(trace), args_(args), origins_(std::move(origins)) {}
+  RowContext(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
+      : trace_(trace), entry_(entry), args_(args), origins_(std::move(origins)) {}
 
   ir::Builder& builder() override { return trace_.builder(); }
   ir::Value scalar_operand(size_t argument, size_t element, ir::DType dtype) override {
     const Origin& o = origins_.at(argument);
-    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype);
+    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype, is_checked(argument));
   }
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers) override { return trace_.random_state(numbers); }
   ir::DType promote(const std::vector<size_t>& arguments) override {
@@ -77,7 +79,17 @@ class RowContext final : public ops::Context {
   }
 
  private:
+  // Whether CPU's kernel converts this argument by Scalar::to. Where it makes a tensor of the number first, it wraps
+  // around, and a float argument is cast.
+  bool is_checked(size_t argument) const {
+    static const std::set<std::string> wraps = {"eq",  "ne",        "lt",         "le",         "gt",   "ge",
+                                                "pow", "remainder", "__lshift__", "__rshift__", "isin", "renorm"};
+    return entry_.op.schema().arguments()[argument].type()->kind() == c10::TypeKind::NumberType &&
+           !wraps.count(entry_.op.operator_name().name.substr(6)) && trace_.mode() == Trace::Mode::kSingle;
+  }
+
   Trace& trace_;
+  const OpEntry& entry_;
   c10::ArrayRef<IValue> args_;
   std::vector<Origin> origins_;
 };
@@ -136,7 +148,11 @@ at::Tensor meta_of(const ir::Type& type) {
 class RowRun {
  public:
   RowRun(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
-      : trace_(trace), entry_(entry), args_(args), origins_(origins), context_(trace, args, std::move(origins)) {}
+      : trace_(trace),
+        entry_(entry),
+        args_(args),
+        origins_(origins),
+        context_(trace, entry, args, std::move(origins)) {}
 
   // The row's values with the meta tensors that say what each must be.
   void run() {

@@ -21,16 +21,16 @@ std::unordered_map<c10::OperatorName, c10::SafeKernelFunction>& remembered() {
 }
 
 IValue to_meta(const IValue& v) {
-  if (v.isTensor()) return to_meta(v.toTensor());
+  if (v.isTensor()) return tpu::to_meta(v.toTensor());
   if (v.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_meta(t));
+    for (const at::Tensor& t : v.toTensorVector()) list.push_back(tpu::to_meta(t));
     return list;
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> list;
     for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-      list.push_back(t ? std::optional(to_meta(*t)) : std::nullopt);
+      list.push_back(t ? std::optional(tpu::to_meta(*t)) : std::nullopt);
     return list;
   }
   if (v.isDevice()) return c10::Device(at::kMeta);

@@ -168,8 +168,12 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   s.value = ir::concatenate({as_bytes(s.value, covered), ir::slice_in_dim(as_bytes(old, all), 0, covered, all)}, 0);
 }
 
-ir::Value Trace::scalar(int argument, int element, ir::DType dtype) {
-  return parameter({.kind = Parameter::Kind::kScalar, .index = argument, .element = element, .dtype = dtype},
+ir::Value Trace::scalar(int argument, int element, ir::DType dtype, bool is_checked) {
+  return parameter({.kind = Parameter::Kind::kScalar,
+                    .index = argument,
+                    .element = element,
+                    .dtype = dtype,
+                    .is_checked = is_checked},
                    ir::Type(dtype, {}));
 }
 
