@@ -39,12 +39,10 @@ def train(info, kwargs, device, dtype):
     if info.only_supports_sparse_grads:
         params = params[:2]
     if kwargs.get("capturable"):
-        if device == "cpu":  # which has no such form, but computes the same
-            kwargs["capturable"] = False
+        if device == "cpu":  # which has no such form, but computes the same in a loop
+            kwargs |= {"capturable": False, "foreach": False}
         else:
             kwargs = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
-        if device == "cpu" and kwargs.get("foreach"):
-            kwargs = {k: v.item() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
     leaves = [p.requires_grad_() for p in params]
     if kwargs.get("differentiable"):
         params = [p.clone() for p in leaves]
