@@ -57,7 +57,7 @@ def _load() -> str | None:
 
 
 def _register() -> None:
-    from torch_tpu import _C, _backends, _patches, _plugin
+    from torch_tpu import _C, _backends, _patches, _distributed, _plugin
 
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")
@@ -72,6 +72,7 @@ def _register() -> None:
     for part in ("memory", "random"):
         sys.modules[f"torch.tpu.{part}"] = getattr(tpu, part)
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
+    _distributed.register()
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     _patches.apply()

@@ -13,6 +13,7 @@ from torch_tpu._imports import when_imported
 def apply() -> None:
     """Makes the changes, each when the module concerned is there."""
     _route_compile()
+    _default_process_group()
     when_imported("torch._dynamo.backends.registry", _register_backend)
 
 
@@ -36,3 +37,22 @@ def _register_backend(registry: types.ModuleType) -> None:
     """Dynamo would find the backend by its entry point, but two threads that do so at once fail there."""
     if "tpu" not in registry._COMPILER_FNS:
         registry.register_backend(tpu, name="tpu")
+
+
+def _default_process_group() -> None:
+    """A group made without naming a backend has the default backend GLOO for torch, also where "tpu" is its only one:
+    DDP then asks for a backend that is not there."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    make = distributed_c10d._new_process_group_helper
+
+    @functools.wraps(make)
+    def make_and_name(*args: Any, **kwargs: Any) -> Any:
+        group, store = make(*args, **kwargs)
+        if isinstance(group, distributed_c10d.ProcessGroup) and group._device_types == [torch.device("tpu")]:
+            group._set_default_backend(distributed_c10d.ProcessGroup.BackendType.CUSTOM)
+        return group, store
+
+    distributed_c10d._new_process_group_helper = make_and_name

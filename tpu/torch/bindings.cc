@@ -11,6 +11,7 @@
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/graph_bindings.h"
+#include "tpu/torch/process_group_bindings.h"
 #include "tpu/torch/python_hooks.h"
 #include "tpu/torch/registry.h"
 
@@ -140,6 +141,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("_rows", &rows);
   m.def("_table_problems", &table_problems);
   bind_graph(m);
+  bind_process_group(m);
 }
 
 }  // namespace tpu
