@@ -82,6 +82,8 @@ def _shut_down() -> None:
     """Ends the work in flight while the interpreter and the plugin still stand."""
     from torch_tpu import _C
 
+    if hasattr(_C, "_wait_for_completions"):  # of collectives
+        _C._wait_for_completions()
     _C._shutdown()
     if threading.active_count() > 1:
         # A thread that just left the device waits for the interpreter: let it go on, to where it stops for good.

@@ -166,23 +166,51 @@ WorkPtr HostStagedBackend::started(WorkPtr work) {
   return work;
 }
 
+namespace {
+
+std::atomic<int> completing{0};
+
+// The end of one collective, on a thread that is not Python's: tensors that Python knows of are released there, which
+// needs an interpreter.
+struct Completion {
+  WorkPtr inner;
+  c10::intrusive_ptr<StagedWork> work;
+  std::function<void()> finish;
+
+  static void run(const std::shared_ptr<Completion>& shared, std::exception_ptr failed) {
+    struct Counted {
+      Counted() { ++completing; }
+      ~Counted() { --completing; }
+    } const counted;
+    Completion c = std::move(*shared);
+    if (!failed && c.work->retrieveOpType() == OpType::RECVANYSOURCE) c.work->set_source(c.inner->sourceRank());
+    c.work->complete(c.finish, failed);
+  }
+};
+
+}  // namespace
+
+void wait_for_completions() {
+  while (completing > 0) std::this_thread::yield();
+}
+
 template <typename Start>
 WorkPtr HostStagedBackend::run(OpType type, const char* title, Staged staged, Start start) {
   WorkPtr inner = start();
   auto work = c10::make_intrusive<StagedWork>(getRank(), type, title, staged.results(), getSequenceNumberForGroup());
-  auto finish = [staged = std::make_shared<Staged>(std::move(staged))] { staged->finish(); };
+  auto completion = std::make_shared<Completion>(
+      Completion{inner, work, [staged = std::make_shared<Staged>(std::move(staged))] { staged->finish(); }});
   if (const auto future = future_of(*inner, type)) {
-    future->addCallback([inner, work, finish](c10::ivalue::Future& done) { work->complete(finish, failure_of(done)); });
+    future->addCallback([completion](c10::ivalue::Future& done) { Completion::run(completion, failure_of(done)); });
   } else {
-    std::thread([inner, work, finish] {
+    std::thread([inner, completion = std::move(completion)] {
       std::exception_ptr failed;
       try {
         inner->wait();
-        if (work->retrieveOpType() == OpType::RECVANYSOURCE) work->set_source(inner->sourceRank());
       } catch (...) {
         failed = std::current_exception();
       }
-      work->complete(finish, failed);
+      Completion::run(completion, failed);
     }).detach();
   }
   return started(work);

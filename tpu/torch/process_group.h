@@ -75,4 +75,7 @@ class HostStagedBackend final : public c10d::Backend {
   std::vector<WorkPtr> coalesced_;
 };
 
+// Until no thread is in the middle of ending a collective. For the end of the process, before the interpreter goes.
+void wait_for_completions();
+
 }  // namespace tpu

@@ -22,6 +22,7 @@ void bind_process_group(py::module_& m) {
            }),
            py::arg("host"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("host", &HostStagedBackend::host);
+  m.def("_wait_for_completions", &wait_for_completions, py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace tpu
