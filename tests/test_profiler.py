@@ -1,6 +1,7 @@
 """torch.profiler with the device's activities: what is recorded, when, and what it is linked to."""
 
 import collections
+import itertools
 import json
 import threading
 
@@ -121,7 +122,7 @@ def test_rows_are_ordered_and_do_not_overlap(traced, x):
     assert len(rows) == 2
     for row in rows.values():
         row.sort(key=lambda e: e["ts"])
-        for a, b in zip(row, row[1:]):
+        for a, b in itertools.pairwise(row):
             assert end(a) <= b["ts"] + 0.002
 
 
@@ -221,7 +222,7 @@ def test_waits(traced):
     execute, wait = "PJRT_LoadedExecutable_Execute", "PJRT_Event_Await"
     # Reading a result is not part of the wait for it.
     assert [e["name"] for e in calls] == [execute, wait, execute, wait, "PJRT_Buffer_ToHostBuffer"]
-    assert all(end(a) <= b["ts"] + 0.002 for a, b in zip(calls, calls[1:]))
+    assert all(end(a) <= b["ts"] + 0.002 for a, b in itertools.pairwise(calls))
     assert of(events, "gpu_memcpy")[0]["ts"] >= end(calls[3])
 
 
@@ -309,7 +310,7 @@ def test_errors_inside(traced, x):
         x @ x
 
     traced(work)
-    prof, events = traced(work)
+    _, events = traced(work)
     runs = names(events, "kernel")
     assert runs["XLA aten::add.Tensor"] == 1 and runs["XLA aten::mm"] == 1
     with pytest.raises(ValueError):
