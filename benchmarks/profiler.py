@@ -67,7 +67,8 @@ def main() -> None:
                 times[mode].append(measure(function, calls, activities))
         # Rounds are compared with their neighbours, so that a machine that slows down meanwhile does not count.
         cpu, none = (
-            statistics.median(a / b for a, b in zip(times["CPU+TPU"], times[mode], strict=True)) for mode in ("CPU", "none")
+            statistics.median(a / b for a, b in zip(times["CPU+TPU"], times[mode], strict=True))
+            for mode in ("CPU", "none")
         )
         medians = "".join(f"{statistics.median(t):10.2f}" for t in times.values())
         print(f"{name:16}{medians}{cpu:16.2f}{none:17.2f}", flush=True)

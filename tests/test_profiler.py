@@ -3,6 +3,9 @@
 import collections
 import itertools
 import json
+import pathlib
+import shutil
+import subprocess
 import threading
 
 import pytest
@@ -10,6 +13,9 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from torch_tpu import _plugin
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy")
 
@@ -397,3 +403,47 @@ def test_memory_totals_and_addresses(tmp_path):
     prof.export_memory_timeline(str(path), device="tpu:0")
     times, sizes = json.loads(path.read_text())
     assert len(times) == len(sizes) and max(sum(s) for s in sizes) >= 8000
+
+
+@pytest.fixture(scope="module")
+def profiling_plugin(tmp_path_factory):
+    """Environment of a process whose plugin has a profiler."""
+    path = tmp_path_factory.mktemp("plugin") / "profiling_plugin.so"
+    if not shutil.which("g++"):
+        pytest.skip("there is no compiler")
+    source = ROOT / "tests" / "cpp" / "profiling_plugin.cc"
+    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}", "-o", path, source, "-ldl"], check=True)
+    return {"TORCH_TPU_PLUGIN": str(path), "REAL_PLUGIN": _plugin.find().path}
+
+
+PLUGIN_CODE = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+x = torch.ones(3, device="tpu")
+x + x
+for _ in range(2):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+        x + x
+    prof.export_chrome_trace("t.json")
+print(sum(r.self_device_time_total for r in prof.key_averages() if r.key == "XLA aten::add.Tensor"))
+"""
+
+
+def test_the_plugins_own_profiler(run_python, tmp_path, profiling_plugin):
+    run = run_python(PLUGIN_CODE, **profiling_plugin)
+    assert run.returncode == 0, run.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    told = [e for e in events if e["name"].startswith("%fusion")]
+    run_on_device = next(e for e in events if e["name"] == "XLA aten::add.Tensor")
+    assert [(e["pid"], e["tid"], e["cat"]) for e in told] == [(0, 2000, "gpu_user_annotation")]
+    assert is_within(run_on_device, told[0])
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 0}
+    assert rows == {0: "stream 0", 2000: "XLA Ops", 2001: "XLA Modules"}
+    assert float(run.stdout) == pytest.approx(run_on_device["dur"], abs=0.01)
+
+
+def test_the_plugins_own_profiler_fails(run_python, tmp_path, profiling_plugin):
+    run = run_python(PLUGIN_CODE, PROFILER_FAILS="1", **profiling_plugin)
+    assert run.returncode == 0, run.stderr
+    assert "The PJRT plugin's profiler failed: no" in run.stderr
+    assert "XLA aten::add.Tensor" in (tmp_path / "t.json").read_text()
