@@ -41,7 +41,7 @@ std::string xspace(const c::Profiler& p) {
   const std::string plane =
       number(1, 1) + bytes(2, "/device:TPU:0") + bytes(3, line) + bytes(3, before) + bytes(4, name);
   const std::string host = bytes(2, "/host:CPU") + bytes(3, line);
-  return bytes(1, host) + bytes(1, plane) + bytes(4, "localhost");
+  return bytes(1, host) + bytes(1, plane) + bytes(4, "localhost") + '\0';  // as libtpu does
 }
 
 const c::Profiler_Api profiler_api = {

@@ -15,6 +15,8 @@ class Fields {
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t key = varint();
+    // libtpu counts a NUL at the end, and there is no field 0.
+    if (key == 0 && rest_.empty()) return false;
     number = key >> 3;
     value = 0;
     bytes = {};
