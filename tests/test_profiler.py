@@ -447,3 +447,22 @@ def test_the_plugins_own_profiler_fails(run_python, tmp_path, profiling_plugin):
     assert run.returncode == 0, run.stderr
     assert "The PJRT plugin's profiler failed: no" in run.stderr
     assert "XLA aten::add.Tensor" in (tmp_path / "t.json").read_text()
+
+
+def test_several_devices(run_python, tmp_path):
+    code = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+a, b = torch.ones(3, device="tpu:0"), torch.ones(3, device="tpu:1")
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+    a + a, b + b, a.to("tpu:1")
+prof.export_chrome_trace("t.json")
+"""
+    run = run_python(code, TORCH_TPU_CPU_DEVICES="2")
+    assert run.returncode == 0, run.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    placed = sorted((e["name"], e["pid"]) for e in events if e.get("cat") in DEVICE_CATEGORIES)
+    assert placed == [("Memcpy DtoD", 1), ("XLA aten::add.Tensor", 0), ("XLA aten::add.Tensor", 1)]
+    # Kineto itself calls them "GPU 0" and "GPU 1"; the last name holds.
+    labels = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert (labels[0], labels[1]) == ("tpu:0", "tpu:1")
