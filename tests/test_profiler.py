@@ -1,7 +1,11 @@
 """torch.profiler with the device's activities: what is recorded, when, and what it is linked to."""
 
 import collections
+import itertools
 import json
+import pathlib
+import shutil
+import subprocess
 import threading
 
 import pytest
@@ -9,6 +13,9 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from torch_tpu import _plugin
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy")
 
@@ -121,7 +128,7 @@ def test_rows_are_ordered_and_do_not_overlap(traced, x):
     assert len(rows) == 2
     for row in rows.values():
         row.sort(key=lambda e: e["ts"])
-        for a, b in zip(row, row[1:]):
+        for a, b in itertools.pairwise(row):
             assert end(a) <= b["ts"] + 0.002
 
 
@@ -221,7 +228,7 @@ def test_waits(traced):
     execute, wait = "PJRT_LoadedExecutable_Execute", "PJRT_Event_Await"
     # Reading a result is not part of the wait for it.
     assert [e["name"] for e in calls] == [execute, wait, execute, wait, "PJRT_Buffer_ToHostBuffer"]
-    assert all(end(a) <= b["ts"] + 0.002 for a, b in zip(calls, calls[1:]))
+    assert all(end(a) <= b["ts"] + 0.002 for a, b in itertools.pairwise(calls))
     assert of(events, "gpu_memcpy")[0]["ts"] >= end(calls[3])
 
 
@@ -309,7 +316,7 @@ def test_errors_inside(traced, x):
         x @ x
 
     traced(work)
-    prof, events = traced(work)
+    _, events = traced(work)
     runs = names(events, "kernel")
     assert runs["XLA aten::add.Tensor"] == 1 and runs["XLA aten::mm"] == 1
     with pytest.raises(ValueError):
@@ -396,3 +403,66 @@ def test_memory_totals_and_addresses(tmp_path):
     prof.export_memory_timeline(str(path), device="tpu:0")
     times, sizes = json.loads(path.read_text())
     assert len(times) == len(sizes) and max(sum(s) for s in sizes) >= 8000
+
+
+@pytest.fixture(scope="module")
+def profiling_plugin(tmp_path_factory):
+    """Environment of a process whose plugin has a profiler."""
+    path = tmp_path_factory.mktemp("plugin") / "profiling_plugin.so"
+    if not shutil.which("g++"):
+        pytest.skip("there is no compiler")
+    source = ROOT / "tests" / "cpp" / "profiling_plugin.cc"
+    subprocess.run(["g++", "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}", "-o", path, source, "-ldl"], check=True)
+    return {"TORCH_TPU_PLUGIN": str(path), "REAL_PLUGIN": _plugin.find().path}
+
+
+PLUGIN_CODE = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+x = torch.ones(3, device="tpu")
+x + x
+for _ in range(2):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+        x + x
+    prof.export_chrome_trace("t.json")
+print(sum(r.self_device_time_total for r in prof.key_averages() if r.key == "XLA aten::add.Tensor"))
+"""
+
+
+def test_the_plugins_own_profiler(run_python, tmp_path, profiling_plugin):
+    run = run_python(PLUGIN_CODE, **profiling_plugin)
+    assert run.returncode == 0, run.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    told = [e for e in events if e["name"].startswith("%fusion")]
+    run_on_device = next(e for e in events if e["name"] == "XLA aten::add.Tensor")
+    assert [(e["pid"], e["tid"], e["cat"]) for e in told] == [(0, 2000, "gpu_user_annotation")]
+    assert is_within(run_on_device, told[0])
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 0}
+    assert rows == {0: "stream 0", 2000: "XLA Ops", 2001: "XLA Modules"}
+    assert float(run.stdout) == pytest.approx(run_on_device["dur"], abs=0.01)
+
+
+def test_the_plugins_own_profiler_fails(run_python, tmp_path, profiling_plugin):
+    run = run_python(PLUGIN_CODE, PROFILER_FAILS="1", **profiling_plugin)
+    assert run.returncode == 0, run.stderr
+    assert "The PJRT plugin's profiler failed: no" in run.stderr
+    assert "XLA aten::add.Tensor" in (tmp_path / "t.json").read_text()
+
+
+def test_several_devices(run_python, tmp_path):
+    code = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+a, b = torch.ones(3, device="tpu:0"), torch.ones(3, device="tpu:1")
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+    a + a, b + b, a.to("tpu:1")
+prof.export_chrome_trace("t.json")
+"""
+    run = run_python(code, TORCH_TPU_CPU_DEVICES="2")
+    assert run.returncode == 0, run.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    placed = sorted((e["name"], e["pid"]) for e in events if e.get("cat") in DEVICE_CATEGORIES)
+    assert placed == [("Memcpy DtoD", 1), ("XLA aten::add.Tensor", 0), ("XLA aten::add.Tensor", 1)]
+    # Kineto itself calls them "GPU 0" and "GPU 1"; the last name holds.
+    labels = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert (labels[0], labels[1]) == ("tpu:0", "tpu:1")

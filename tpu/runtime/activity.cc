@@ -45,8 +45,8 @@ int64_t thread_id() {
   return id;
 }
 
-void set_done(Activity& activity) {
-  activity.done_ns.store(now_ns(), std::memory_order_release);
+void set_done(Activity& activity, int64_t ns) {
+  activity.done_ns.store(ns, std::memory_order_release);
   activity.done_ns.notify_all();
 }
 
@@ -102,21 +102,22 @@ void ActivityScope::begin(Activity::Kind kind, int device, int stream) {
 
 void ActivityScope::end() {
   activity_->end_ns = now_ns();
-  std::lock_guard lock(log().mutex);
+  if (activity_->done_ns.load(std::memory_order_relaxed) == Activity::kAtEnd) {
+    activity_->done_ns.store(activity_->end_ns, std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(log().mutex);
   if (!is_recording() || log().number != recording_) return;
   log().recording.activities.push_back(std::move(activity_));
 }
 
-void ActivityScope::done_now() { set_done(*activity_); }
-
 void ActivityScope::done_when(const pjrt::Event& event) {
   try {
-    if (event.is_ready()) return done_now();
+    if (event.is_ready()) return done_at_end();
     activity_->done_ns = Activity::kPending;
-    event.on_ready([activity = activity_](const pjrt::Error*) { set_done(*activity); });
+    event.on_ready([activity = activity_](const pjrt::Error*) { set_done(*activity, now_ns()); });
   } catch (const pjrt::Error&) {
     // Recording must not fail what it records.
-    done_now();
+    done_at_end();
   }
 }
 

@@ -34,7 +34,7 @@ struct Activity {
   int64_t bytes = 0;
   int64_t begin_ns = 0, end_ns = 0;  // the call
   // When the device was done with it. Set on a thread of the plugin's.
-  static constexpr int64_t kNever = 0, kPending = -1;
+  static constexpr int64_t kNever = 0, kPending = -1, kAtEnd = -2;
   std::atomic<int64_t> done_ns{kNever};
 };
 
@@ -77,9 +77,9 @@ class ActivityScope {
   Activity* operator->() const { return activity_.get(); }
   explicit operator bool() const { return activity_ != nullptr; }
 
-  // The device's part ends with the event, or has ended now. For when somebody records.
+  // The device's part ends with the event, or with this scope. For when somebody records.
   void done_when(const pjrt::Event& event);
-  void done_now();
+  void done_at_end() { activity_->done_ns.store(Activity::kAtEnd, std::memory_order_relaxed); }
 
  private:
   void begin(Activity::Kind kind, int device, int stream);

@@ -123,7 +123,7 @@ void read_buffer(const Cell& cell, void* to, size_t bytes) {
     buffer->pjrt().read(to, bytes);
     if (scope) {
       scope->bytes = static_cast<int64_t>(bytes);
-      scope.done_now();
+      scope.done_at_end();
     }
   } catch (const pjrt::Error& e) {
     raise(cell.producer ? cell.producer : "a copy to the CPU", e);

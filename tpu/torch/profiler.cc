@@ -1,6 +1,8 @@
 // The device's part of torch.profiler: what the runtime recorded, as activities of Kineto that are linked to the ops
 // which caused them. Calls of the PJRT API appear on the threads that made them, runs and copies in rows of the device.
-#include <c10/core/Device.h>
+#include "tpu/pjrt/profiler.h"
+
+#include <c10/util/Exception.h>
 #include <libkineto.h>
 #include <output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
@@ -11,7 +13,10 @@
 #include <set>
 #include <tuple>
 
+#include "tpu/pjrt/error.h"
 #include "tpu/runtime/activity.h"
+#include "tpu/runtime/session.h"
+#include "tpu/runtime/xspace.h"
 
 namespace tpu {
 namespace {
@@ -23,6 +28,8 @@ using Kind = Activity::Kind;
 
 // Rows of a device: its streams by number, and one for each direction of copies.
 constexpr int kCopyRow = 1000;
+// What the plugin's own profiler tells, if it has one, follows.
+constexpr int kPluginRow = 2000;
 
 int row_of(const Activity& a) {
   return a.kind == Kind::kExecute ? a.stream
@@ -89,15 +96,26 @@ std::string escaped(const std::string& text) {
 class ProfilerSession final : public libkineto::IActivityProfilerSession {
  public:
   void start() override {
+    try_plugin([&] {
+      if (!runtime::Session::is_started() || runtime::Session::is_in_bad_fork()) return;
+      plugin_profiler_ = pjrt::Profiler::create(runtime::Session::get().client().shared_plugin());
+      if (plugin_profiler_) plugin_profiler_->start();
+    });
     runtime::start_recording();
     status_ = libkineto::TraceStatus::RECORDING;
   }
   void stop() override {
     if (status_ != libkineto::TraceStatus::RECORDING) return;
     recording_ = runtime::stop_recording();
+    try_plugin([&] {
+      if (!plugin_profiler_) return;
+      plugin_profiler_->stop();
+      plugin_lines_ = runtime::read_xspace(plugin_profiler_->collect());
+    });
+    plugin_profiler_.reset();
     status_ = libkineto::TraceStatus::PROCESSING;
   }
-  std::vector<std::string> errors() override { return {}; }
+  std::vector<std::string> errors() override { return errors_; }
 
   void processTrace(libkineto::ActivityLogger& logger) override {
     processTrace(logger, [](int32_t) { return nullptr; }, 0, std::numeric_limits<int64_t>::max());
@@ -123,6 +141,7 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
       logger.handleResourceInfo({row.number, row.number, row.device, row_name(row.number)}, start_ns);
       add_row(row, activities, cpu_activity);
     }
+    add_plugin_lines(logger);
     buffer_->span.opCount = static_cast<int>(buffer_->activities.size());
     for (const auto& activity : buffer_->activities) activity->log(logger);
     recording_ = {};
@@ -232,6 +251,58 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
     }
   }
 
+  // Their time is that of the runs above them, so it must not count again: as ranges it does not.
+  void add_plugin_lines(libkineto::ActivityLogger& logger) {
+    std::map<int, int> lines;  // of each device
+    size_t outside = 0, inside = 0;
+    for (const runtime::DeviceLine& line : plugin_lines_) {
+      const int device = device_index(line.device);
+      if (device < 0) continue;
+      const Row row{device, kPluginRow + lines[device]++};
+      for (const runtime::DeviceEvent& e : line.events) {
+        const Span span{std::max(e.begin_ns, start_ns_), std::min(e.begin_ns + e.duration_ns, end_ns_)};
+        if (span.begin_ns > span.end_ns) {
+          ++outside;
+          continue;
+        }
+        ++inside;
+        place(add(ActivityType::GPU_USER_ANNOTATION, e.name, {span.begin_ns, std::max(span.end_ns, span.begin_ns + 1)}),
+              row);
+      }
+      devices_.insert(device);
+      logger.handleResourceInfo({row.number, row.number, row.device, line.name}, start_ns_);
+    }
+    if (inside == 0 && outside > 0) {
+      report(
+          "The PJRT plugin's profile lies outside of the recorded time, and is left out: its clock is not the "
+          "system's");
+    }
+  }
+
+  static int device_index(int64_t id) {
+    for (const pjrt::Device& d : runtime::Session::get().client().devices()) {
+      if (d.id() == id) return d.index();
+    }
+    return -1;
+  }
+
+  // What the plugin's profiler cannot do must not spoil what else is recorded.
+  template <typename F>
+  void try_plugin(F f) {
+    try {
+      f();
+    } catch (const pjrt::Error& e) {
+      plugin_profiler_.reset();
+      report(e.what());
+    } catch (const std::invalid_argument& e) {
+      report(e.what());
+    }
+  }
+  void report(const std::string& error) {
+    TORCH_WARN(error);
+    errors_.push_back(error);
+  }
+
   static void place(GenericTraceActivity& t, Row row) {
     t.device = row.device;
     t.resource = row.number;
@@ -245,6 +316,9 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   }
 
   runtime::Recording recording_;
+  std::unique_ptr<pjrt::Profiler> plugin_profiler_;
+  std::vector<runtime::DeviceLine> plugin_lines_;
+  std::vector<std::string> errors_;
   libkineto::ActivityLogger* logger_ = nullptr;  // Kineto's, until it has the trace buffer
   int64_t start_ns_ = 0, end_ns_ = 0;
   std::set<int> devices_;
