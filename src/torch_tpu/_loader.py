@@ -56,7 +56,7 @@ def _load() -> str | None:
 
 
 def _register() -> None:
-    from torch_tpu import _C, _backends, _plugin
+    from torch_tpu import _C, _backends, _patches, _plugin
 
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")
@@ -68,11 +68,12 @@ def _register() -> None:
     torch._register_device_module("tpu", tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     # The names under which torch's own device modules have their parts: torch.tpu.random and so on.
-    for part in ("memory", "random"):
+    for part in ("amp", "memory", "random", "streams"):
         sys.modules[f"torch.tpu.{part}"] = getattr(tpu, part)
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    _patches.install()
 
 
 def _shut_down() -> None:

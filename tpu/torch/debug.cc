@@ -1,0 +1,44 @@
+#include "tpu/torch/debug.h"
+
+#include <torch/csrc/autograd/function.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_set>
+
+namespace tpu {
+namespace {
+
+std::string (*python_line)() = nullptr;
+
+std::atomic<bool>& blocking() {
+  static std::atomic<bool> on{[] {
+    const char* s = std::getenv("TORCH_TPU_LAUNCH_BLOCKING");
+    return s && *s && std::string(s) != "0";
+  }()};
+  return on;
+}
+
+}  // namespace
+
+bool launch_blocking() { return blocking().load(std::memory_order_relaxed); }
+void set_launch_blocking(bool blocks) { blocking() = blocks; }
+void set_python_line_hook(std::string (*hook)()) { python_line = hook; }
+
+const char* calling_line() {
+  std::string line = python_line ? python_line() : std::string();
+  if (line.empty()) {
+    const auto node = torch::autograd::get_current_node();
+    if (!node) return nullptr;
+    line = "the backward pass, in " + node->name();
+  }
+  static std::mutex mutex;
+  static auto* lines = new std::unordered_set<std::string>;
+  const std::lock_guard lock(mutex);
+  return lines->insert(std::move(line)).first->c_str();
+}
+
+std::string called_at(const char* line) { return line ? std::string(" (called at ") + line + ")" : std::string(); }
+
+}  // namespace tpu
