@@ -70,7 +70,6 @@ REASONS = {
     "get_arch_list": "programs are compiled for the device that is there",
     "get_gencode_flags": "programs are compiled for the device that is there",
     "get_stream_from_external": "a stream is an order of work, without a handle that others could make",
-    "get_sync_debug_mode": "not yet; `torch.tpu.counters()['scalar_reads']` counts what waits",
     "graph": _GRAPHS,
     "graph_pool_handle": _GRAPHS,
     "has_magma": _HANDLES,
@@ -82,7 +81,6 @@ REASONS = {
     "power_draw": _SENSORS,
     "reset_accumulated_host_memory_stats": _PINNED,
     "reset_peak_host_memory_stats": _PINNED,
-    "set_sync_debug_mode": "not yet; `torch.tpu.counters()['scalar_reads']` counts what waits",
     "temperature": _SENSORS,
     "use_mem_pool": _POOLS,
     "utilization": _SENSORS,
@@ -159,7 +157,7 @@ def own_names() -> list[tuple[str, str]]:
     """What torch.tpu offers beyond torch.cuda: name and first line of its description."""
     theirs = {*public_names(torch.cuda), *public_names(torch.cuda.memory), "amp", "memory", "random"}
     rows = []
-    for name in sorted(set(dir(torch.tpu)) - theirs):
+    for name in sorted({*dir(torch.tpu), *vars(type(torch.tpu))} - theirs):
         value = getattr(torch.tpu, name)
         if name.startswith("_") or isinstance(value, types.ModuleType):
             continue

@@ -34,7 +34,9 @@ def _dlpack() -> None:
     device_of, capsule_of, from_dlpack = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__, dlpack.from_dlpack
 
     def is_ours(x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.device.type == "tpu" and not torch.overrides.has_torch_function_unary(x)
+        return (
+            isinstance(x, torch.Tensor) and x.device.type == "tpu" and not torch.overrides.has_torch_function_unary(x)
+        )
 
     def __dlpack_device__(self):
         if is_ours(self):
@@ -42,7 +44,8 @@ def _dlpack() -> None:
         return device_of(self)
 
     def __dlpack__(self, *, stream=-1, max_version=None, dl_device=None, copy=None):
-        if is_ours(self) and dl_device is not None and tuple(dl_device) == _CPU and not self.requires_grad:
+        shareable = is_ours(self) and not (self.requires_grad or self.is_conj())
+        if shareable and dl_device is not None and tuple(dl_device) == _CPU:
             return _capsule_for_the_host(self, max_version, copy)
         return capsule_of(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
@@ -72,7 +75,7 @@ def _capsule_for_the_host(t: torch.Tensor, max_version: tuple[int, int] | None, 
     Shared where memory and version allow: the capsule is read-only, which only DLPack 1.0 can say.
     """
     can_say_read_only = max_version is not None and tuple(max_version) >= (1, 0)
-    if copy is not True and can_say_read_only:
+    if copy is not True and can_say_read_only and not t.is_neg():
         try:
             return _C()._read_only_capsule(_C()._host_view(t))
         except NotImplementedError as error:
@@ -80,7 +83,8 @@ def _capsule_for_the_host(t: torch.Tensor, max_version: tuple[int, int] | None, 
                 raise BufferError(str(error).split("\n")[0]) from None
     if copy is False:
         raise BufferError(
-            f"Memory of {t.device} is shared read-only, which DLPack before 1.0 cannot say: ask for max_version=(1, 0)."
+            f"Memory of {t.device} is shared read-only, which DLPack before 1.0 cannot say, and not with the negative "
+            "bit set: ask for max_version=(1, 0), or call resolve_neg() first."
         )
     return t.cpu().__dlpack__(max_version=max_version)
 
@@ -126,10 +130,11 @@ def _optimizer_steps() -> None:
     original = torch.optim.Optimizer._process_value_according_to_param_policy
 
     def process_value(param, value, param_id, param_groups, key=None):
-        done = original(param, value, param_id, param_groups, key)
-        if key == "step" and done is value and value.device.type == "tpu":
-            return value.cpu()
-        return done
+        group = next((g for g in param_groups or () if param_id in g["params"]), {})
+        on_host = key == "step" and not (group.get("fused") or group.get("capturable"))
+        if on_host and value.device.type == "tpu":
+            value = value.cpu()
+        return original(param, value, param_id, param_groups, key)
 
     torch.optim.Optimizer._process_value_according_to_param_policy = staticmethod(process_value)
 

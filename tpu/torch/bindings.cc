@@ -167,6 +167,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("_memory_fraction", &memory_fraction);
   m.def("_launch_blocking", &launch_blocking);
   m.def("_set_launch_blocking", &set_launch_blocking);
+  m.def("_sync_debug_mode", &sync_debug_mode);
+  m.def("_set_sync_debug_mode", &set_sync_debug_mode);
   bind_interchange(m);
   m.def("_rows", &rows);
   m.def("_table_problems", &table_problems);

@@ -125,6 +125,7 @@ runtime::BufferPtr content(const Cell& cell) {
 
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
+  about_to_wait();
   const runtime::BufferPtr buffer = content(cell);
   try {
     buffer->pjrt().read(to, bytes);

@@ -1,5 +1,6 @@
 #include "tpu/torch/debug.h"
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <atomic>
@@ -11,6 +12,8 @@ namespace tpu {
 namespace {
 
 std::string (*python_line)() = nullptr;
+
+std::atomic<int> sync_mode{0};
 
 std::atomic<bool>& blocking() {
   static std::atomic<bool> on{[] {
@@ -24,6 +27,18 @@ std::atomic<bool>& blocking() {
 
 bool launch_blocking() { return blocking().load(std::memory_order_relaxed); }
 void set_launch_blocking(bool blocks) { blocking() = blocks; }
+int sync_debug_mode() { return sync_mode.load(std::memory_order_relaxed); }
+void set_sync_debug_mode(int mode) { sync_mode = mode; }
+
+void about_to_wait() {
+  const int mode = sync_debug_mode();
+  if (mode == 0) [[likely]]
+    return;
+  constexpr const char* kWords = "called a synchronizing TPU operation: it waits for values of the device";
+  TORCH_CHECK(mode == 1, kWords);
+  TORCH_WARN(kWords);
+}
+
 void set_python_line_hook(std::string (*hook)()) { python_line = hook; }
 
 const char* calling_line() {

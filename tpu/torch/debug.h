@@ -16,6 +16,12 @@ const char* calling_line();
 // " (called at ...)", or nothing.
 std::string called_at(const char* line);
 
+// What a call that waits for the device's values does besides: nothing (0), warns (1) or raises (2).
+int sync_debug_mode();
+void set_sync_debug_mode(int mode);
+// Said by whatever is about to wait.
+void about_to_wait();
+
 // Of the Python module: the words of calling_line, or none.
 void set_python_line_hook(std::string (*hook)());
 

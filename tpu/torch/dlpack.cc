@@ -9,6 +9,7 @@
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/torch/check.h"
+#include "tpu/torch/debug.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/scalar_type.h"
@@ -59,6 +60,7 @@ at::Tensor host_view(const at::Tensor& t) {
   const auto options = t.options().device(at::kCPU).requires_grad(false);
   if (t.numel() == 0) return at::empty_strided(t.sizes(), t.strides(), options);
   runtime::Session::get();  // not in a forked child
+  about_to_wait();
   Cell& cell = cell_of(*t.unsafeGetTensorImpl());
   runtime::BufferPtr buffer;
   {

@@ -35,7 +35,15 @@ from torch_tpu.tpu._device import (
     set_device,
     synchronize,
 )
-from torch_tpu.tpu._modes import EagerMode, Precision, get_eager_mode, precision, set_eager_mode
+from torch_tpu.tpu._modes import (
+    EagerMode,
+    Precision,
+    get_eager_mode,
+    get_sync_debug_mode,
+    precision,
+    set_eager_mode,
+    set_sync_debug_mode,
+)
 from torch_tpu.tpu._streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 from torch_tpu.tpu.memory import (
     device_memory_used,
@@ -72,7 +80,6 @@ from torch_tpu.tpu.random import (
     set_rng_state,
     set_rng_state_all,
 )
-
 
 OutOfMemoryError = torch.OutOfMemoryError
 has_half = True

@@ -61,6 +61,30 @@ class set_eager_mode(contextlib.ContextDecorator):
         _enter(self._outside)
 
 
+_SYNC_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """What a call does that waits for values of the device (``.item()``, ``.cpu()``, printing): "default" or 0
+    nothing, "warn" or 1 warns, "error" or 2 raises RuntimeError. Of the process.
+
+    Raises:
+        ValueError: another mode.
+    """
+    if debug_mode in _SYNC_DEBUG_MODES:
+        debug_mode = _SYNC_DEBUG_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise ValueError(
+            f"set_sync_debug_mode: expected one of 0, 1, 2, `default`, `warn`, `error`, but got {debug_mode!r}."
+        )
+    _C._set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """What :func:`set_sync_debug_mode` set, as a number."""
+    return _C._sync_debug_mode()
+
+
 class Precision(enum.Enum):
     """How float32 matrix products are computed; the values are those of ``torch.set_float32_matmul_precision``."""
 

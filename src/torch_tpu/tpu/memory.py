@@ -99,7 +99,9 @@ def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
     owners: dict[int, int] = {}
     for b in held:
         owners[b["buffer"]] = owners.get(b["buffer"], 0) + 1
-    return [_segment(b, owners[b["buffer"]] - 1) for b in sorted(held, key=lambda b: (-b["buffer_bytes"], b["address"]))]
+    return [
+        _segment(b, owners[b["buffer"]] - 1) for b in sorted(held, key=lambda b: (-b["buffer_bytes"], b["address"]))
+    ]
 
 
 def _segment(held: dict[str, Any], shared_with: int) -> dict[str, Any]:
