@@ -196,6 +196,13 @@ def test_host_memory_of_torch_tensors():
     assert torch.from_dlpack(host, device="tpu").sum().item() == host.sum().item()
 
 
+def test_pinned_memory_is_memory_of_the_host():
+    host = torch.arange(64.0).pin_memory()
+    assert host.is_pinned() and host.__dlpack_device__() == CPU
+    assert np.from_dlpack(host).sum() == 2016
+    assert torch.from_dlpack(host, device="tpu", copy=False).sum().item() == 2016
+
+
 def test_numpy_conversions_are_errors_that_name_cpu():
     for convert in (np.asarray, lambda x: x.numpy(), lambda x: x.__array__()):
         with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):

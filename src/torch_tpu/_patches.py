@@ -27,8 +27,9 @@ def install() -> None:
 
 
 def _dlpack() -> None:
-    """Tensor.__dlpack_device__ knows a device by the name "privateuse1" only, which no registered device has; and
-    Tensor.__dlpack__ and torch.from_dlpack copy between devices, where host and device memory may be the same."""
+    """Tensor.__dlpack_device__ knows a device by the name "privateuse1" only, which no registered device has, and takes
+    all pinned memory for CUDA's, while ours is ordinary; and Tensor.__dlpack__ and torch.from_dlpack copy between
+    devices, where host and device memory may be the same."""
     from torch.utils import dlpack
 
     device_of, capsule_of, from_dlpack = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__, dlpack.from_dlpack
@@ -41,6 +42,8 @@ def _dlpack() -> None:
     def __dlpack_device__(self):
         if is_ours(self):
             return dlpack.DLDeviceType.kDLExtDev, self.device.index
+        if self.device.type == "cpu" and not torch.overrides.has_torch_function_unary(self):
+            return dlpack.DLDeviceType.kDLCPU, 0
         return device_of(self)
 
     def __dlpack__(self, *, stream=-1, max_version=None, dl_device=None, copy=None):

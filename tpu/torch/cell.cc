@@ -176,6 +176,8 @@ c10::CachingDeviceAllocator::DeviceStats DeviceAllocator::getDeviceStats(c10::De
   const MemoryTrouble trouble = memory_trouble(check_device_index(device));
   stats.num_alloc_retries = trouble.retries;
   stats.num_ooms = trouble.failures;
+  stats.num_device_alloc = use.allocations;
+  stats.num_device_free = use.allocations - use.buffers;
   return stats;
 }
 

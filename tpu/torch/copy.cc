@@ -188,6 +188,7 @@ void transfer(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor there =
       direct ? dst
              : make_tensor(make_storage(t.numel() * t.element_size(), device), t.scalar_type(), t.sizes(), t.strides());
+  require_memory(device, t.numel() * static_cast<int64_t>(t.element_size()), "a copy between devices");
   auto to = std::make_shared<runtime::DeviceBuffer>(
       from->pjrt().copy_to_device(runtime::Session::get().client().devices().at(device)), from->dtype(), from->dims(),
       device);
@@ -337,6 +338,7 @@ void give_dtype(Cell& cell, const c10::TensorImpl& reader) {
     }
     runtime::BufferPtr typed = runtime::Session::get().to_device(data, dtype, std::move(dims), cell.device,
                                                                  pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+    runtime::counters().bytes_to_device -= bytes->numel();  // they were counted when they came
     const std::lock_guard lock(launch_mutex());
     if (cell.buffer == bytes) cell.buffer = std::move(typed);
   } catch (const pjrt::Error& e) {
