@@ -180,8 +180,9 @@ def page() -> str:
         f"{count['no']} the table says why not.",
     ]
     for module in MODULES:
-        lines += ["", f"## torch.{module}", "", "| name | in `torch.tpu` |", "| --- | --- |"]
-        lines += [f"| `{n.name}` | {n.status} |" for n in rows if n.module == module]
+        lines += ["", f"## torch.{module}", ""]
+        table = [f"| `{n.name}` | {n.status} |" for n in rows if n.module == module]
+        lines += ["| name | in `torch.tpu` |", "| --- | --- |", *table] if table else [f"no: {REASONS[module]}"]
     lines += ["", "## What torch.cuda does not have", "", "| name | what it is |", "| --- | --- |"]
     lines += [f"| `{name}` | {what} |" for name, what in own_names()]
     return "\n".join(lines) + "\n"
