@@ -332,12 +332,6 @@ void start(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValu
   }
   c10::SmallVector<pjrt::c::Buffer*, 8> raw(p.outputs.size() + (p.checks.empty() ? 0 : 1));
   execute(p, call, arguments, not_donated, raw);
-  // The memory is the output's now: counted once.
-  for (auto [parameter, operand] : p.donations) {
-    if (std::find(not_donated.begin(), not_donated.end(), parameter) == not_donated.end())
-      call.operands[operand].cell->buffer.reset();
-  }
-
   const auto& client = p.executable->client();
   for (size_t i = 0; i < p.outputs.size(); ++i) {
     const Output& o = p.outputs[i];
