@@ -2,8 +2,13 @@
 
 __version__ = "0.1.0"
 
+import os
+
 import torch  # noqa: F401  (first: it calls the loader at its end, which needs a complete torch)
 
 from torch_tpu._loader import load
+
+cmake_prefix_path = os.path.join(os.path.dirname(__file__), "share", "cmake")
+"""For ``find_package(torch_tpu)`` in C++ programs."""
 
 load()

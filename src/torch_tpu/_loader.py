@@ -10,9 +10,6 @@ import warnings
 
 import torch
 
-# The torch series that the C++ part is compiled against.
-TORCH_SERIES = "2.13"
-
 _done = False
 _problem: str | None = None
 
@@ -38,11 +35,15 @@ def problem() -> str | None:
 
 
 def _load() -> str | None:
+    try:
+        from torch_tpu._build import TORCH_SERIES as built_for
+    except ImportError as error:
+        return _why_no_extension(error)
     series = ".".join(torch.__version__.split(".")[:2])
-    if series != TORCH_SERIES:
+    if series != built_for:
         return (
-            f"torchtpu is built for torch {TORCH_SERIES}, but torch {torch.__version__} is installed: "
-            f"pip install 'torch=={TORCH_SERIES}.*', or the torchtpu release for torch {series}."
+            f"torchtpu is built for torch {built_for}, but torch {torch.__version__} is installed: "
+            f"pip install 'torch=={built_for}.*', or the torchtpu release for torch {series}."
         )
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "tpu") or hasattr(torch, "tpu"):
@@ -73,7 +74,7 @@ def _register() -> None:
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
-    _patches.install()
+    _patches.apply()
 
 
 def _shut_down() -> None:

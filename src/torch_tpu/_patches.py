@@ -1,29 +1,51 @@
-"""All that is changed in other packages, because they have no hook for it. Each says why.
+"""All places where torch and other packages are changed, because they have no hook there. Each says why. Nothing else
+in the package changes them."""
 
-`install` runs when the device is registered, and touches only what torch has imported by then; the rest is changed
-when the package concerned is imported.
-"""
-
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import functools
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from torch_tpu._compile import tpu
+from torch_tpu._imports import when_imported
 
 _CPU = (1, 0)  # kDLCPU
 _EXTERNAL = 12  # kDLExtDev
 
 
-def install() -> None:
-    """Applies all patches; once in a process."""
+def apply() -> None:
+    """Makes the changes, each when the module concerned is there."""
+    _route_compile()
+    when_imported("torch._dynamo.backends.registry", _register_backend)
     _dlpack()
     _sharing_between_processes()
     _optimizer_steps()
-    _when_imported("safetensors", _safetensors)
+    when_imported("safetensors", _safetensors)
+
+
+def _route_compile() -> None:
+    """Plain ``torch.compile(f)`` means Inductor, which compiles for "tpu" through Pallas and needs JAX. Graphs with
+    tensors on the device go to the backend "tpu" instead; all others go on to Inductor as they came."""
+    inductor = torch._TorchCompileInductorWrapper.__call__
+
+    @functools.wraps(inductor)
+    def call(self: Any, model_: Any, inputs_: Any, **more: Any) -> Any:
+        from torch_tpu._compile import backend
+
+        if backend.touches_device(model_, inputs_):
+            return tpu(model_, inputs_)
+        return inductor(self, model_, inputs_, **more)
+
+    torch._TorchCompileInductorWrapper.__call__ = call
+
+
+def _register_backend(registry: types.ModuleType) -> None:
+    """Dynamo would find the backend by its entry point, but two threads that do so at once fail there."""
+    if "tpu" not in registry._COMPILER_FNS:
+        registry.register_backend(tpu, name="tpu")
 
 
 def _dlpack() -> None:
@@ -155,41 +177,3 @@ def _safetensors(safetensors: types.ModuleType) -> None:
     safetensors.safe_open = safe_open
     if (module := sys.modules.get("safetensors.torch")) is not None:
         module.safe_open = safe_open
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls a function with a module right after its first import."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, Callable[[types.ModuleType], None]] = {}
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        then = self.waiting.pop(name, None)
-        if then is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            self.waiting[name] = then  # a later import may find it
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: types.ModuleType) -> None:
-            execute(module)
-            then(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-_after_import = _AfterImport()
-
-
-def _when_imported(name: str, then: Callable[[types.ModuleType], None]) -> None:
-    if name in sys.modules:
-        then(sys.modules[name])
-        return
-    _after_import.waiting[name] = then
-    if _after_import not in sys.meta_path:
-        sys.meta_path.insert(0, _after_import)

@@ -252,6 +252,15 @@ Value glu_backward(Op& o) {
   return ir::concatenate({ir::multiply(grad, s), gate}, d);
 }
 
+// The tangent of a * logistic(b), of which `glu` is the value.
+Value glu_jvp(Op& o) {
+  const Value x = o.compute("x"), dx = o.compute("dx"), y = o.compute("glu");
+  const int64_t d = o.dim("dim", x.rank());
+  const Value s = ir::logistic(halves(x, d).second);
+  const auto [da, db] = halves(dx, d);
+  return ir::add(ir::multiply(da, s), ir::multiply(y, ir::multiply(ir::subtract(one(s), s), db)));
+}
+
 const Row kRows[] = {
     {"relu", [](Op& o) { return ir::maximum(o.x(0), zero(o.x(0))); }},
     {"threshold", threshold},
@@ -288,6 +297,7 @@ const Row kRows[] = {
     {"logit_backward", logit_backward},
     {"glu", glu},
     {"glu_backward", glu_backward},
+    {"glu_jvp", glu_jvp, {.types = [](Op& o) { return std::vector<Type>{o.in("glu").type()}; }}},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "tpu/ops/rules.h"
+#include "tpu/ops/special.h"
 #include "tpu/ops/table.h"
 
 namespace tpu::ops {
@@ -256,16 +257,6 @@ Value polygamma(Op& o) {
   return ir::multiply(number(x, scale), zeta(number(x, static_cast<double>(n + 1)), x));
 }
 
-Value chebyshev(const Value& x, std::span<const double> coefficients) {
-  Value b0 = number(x, coefficients[0]), b1 = zero(x), b2 = b1;
-  for (double c : coefficients.subspan(1)) {
-    b2 = b1;
-    b1 = b0;
-    b0 = ir::add(ir::subtract(ir::multiply(x, b1), b2), number(x, c));
-  }
-  return ir::multiply(number(x, 0.5), ir::subtract(b0, b2));
-}
-
 // Cephes i0e.c: Chebyshev series of exp(-x) I0(x) in [0, 8], and of exp(-x) sqrt(x) I0(x) above.
 constexpr double kI0eLow[] = {
     -4.41534164647933937950E-18, 3.33079451882223809783E-17, -2.43127984654795469359E-16, 1.71539128555513303061E-15,
@@ -287,13 +278,11 @@ constexpr double kI0eHigh[] = {
 
 Value i0e(const Value& given) {
   const Value x = ir::abs(given);
-  const Value low = chebyshev(ir::subtract(ir::multiply(x, number(x, 0.5)), number(x, 2)), kI0eLow);
+  const Value low = chebyshev_series(ir::subtract(ir::multiply(x, number(x, 0.5)), number(x, 2)), kI0eLow);
   const Value shifted = ir::subtract(ir::divide(number(x, 32), x), number(x, 2));
-  const Value high = ir::divide(chebyshev(shifted, kI0eHigh), ir::sqrt(x));
+  const Value high = ir::divide(chebyshev_series(shifted, kI0eHigh), ir::sqrt(x));
   return ir::select(ir::compare(x, number(x, 8), "LE"), low, high);
 }
-
-Value i0(const Value& x) { return ir::multiply(i0e(x), ir::exponential(ir::abs(x))); }
 
 Value i1(const Value& x) { return ir::multiply(ir::chlo("bessel_i1e", x), ir::exponential(ir::abs(x))); }
 
@@ -366,12 +355,11 @@ const Row kRows[] = {
 
     {"erf", unary_chlo("erf")},
     {"erfc", unary_chlo("erfc")},
-    {"erfinv", unary_chlo("erf_inv")},
     {"lgamma", unary_chlo("lgamma")},
     {"digamma", unary(digamma)},
     {"polygamma", polygamma},
     {"special_zeta", binary(zeta)},
-    {"i0", unary(i0)},
+    {"i0", unary(modified_bessel_i0)},
     {"special_i0e", unary(i0e)},
     {"special_i1", unary(i1)},
     {"special_i1e", unary_chlo("bessel_i1e")},
@@ -383,6 +371,8 @@ const Row kRows[] = {
 };
 
 }  // namespace
+
+Value modified_bessel_i0(const Value& x) { return ir::multiply(i0e(x), ir::exponential(ir::abs(x))); }
 
 std::span<const Row> math_rows() { return kRows; }
 

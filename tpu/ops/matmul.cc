@@ -103,6 +103,12 @@ Value grouped_mm(Op& o) {
   return ir::transpose(rows, {1, 0});
 }
 
+// Of a matrix without rows, CPU returns self, whatever its shape.
+Value addmv(Op& o) {
+  if (o.in("mat").dim(0) == 0) return ir::multiply(o.x("self"), o.scalar("beta", o.compute_dtype()));
+  return plus_self(o, scaled_product(o, "mat", "vec", kMatrix));
+}
+
 const Row kRows[] = {
     {"mm", product(kMatrix)},
     {"mm.dtype", product(kMatrix)},
@@ -114,7 +120,7 @@ const Row kRows[] = {
     {"_int_mm", product(kMatrix)},
     {"addmm", addmm},
     {"addmm.dtype", addmm},
-    {"addmv", [](Op& o) { return plus_self(o, scaled_product(o, "mat", "vec", kMatrix)); }},
+    {"addmv", addmv},
     {"baddbmm", baddbmm},
     {"baddbmm.dtype",
      baddbmm,

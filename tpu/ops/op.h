@@ -43,6 +43,8 @@ struct Argument {
   std::string name;
   Kind kind = Kind::kNone;
   Value tensor;                 // kTensor
+  // kTensor: row-major without gaps. For results that PyTorch defines by the layout of an argument.
+  bool is_contiguous = true;
   Values tensors;               // kTensorList; an absent element is an empty Value
   std::vector<Number> numbers;  // kNumber: one element; kNumberList
   std::string text;             // kText

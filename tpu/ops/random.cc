@@ -55,13 +55,6 @@ DType real_dtype(DType dtype) {
   return ir::is_floating(real) ? real : DType::kF64;
 }
 
-// Odd multiples of half a step: never 0 or 1, so that logarithms and tangents stay finite.
-Value open_interval(const Words& words, DType dtype) {
-  const int steps = dtype == DType::kF64 ? 52 : 23;
-  const Value u = unit_interval(words, dtype, steps);
-  return ir::add(u, ir::full_like(u, std::ldexp(0.5, -steps)));
-}
-
 // ---- uniform and normal ----
 
 // The message is CPU's own, which is asked when a call is refused.
@@ -80,27 +73,9 @@ Value uniform(Op& o) {
   return ir::complex(scale(unit_interval(w, real, 24)), scale(unit_interval(other, real, 24)));
 }
 
-// Two independent standard normals for each element (Box and Muller): radius from one word, angle
-// from the other.
 std::pair<Value, Value> normals(Op& o, const Dims& shape, DType real) {
   const auto [seed, offset] = o.context().random_state(Type(DType::kUI64, shape).numel());
-  const Words w = threefry(seed, offset, shape);
-  Value radius_unit, angle_unit;
-  if (real == DType::kF64) {
-    // 53 bits each need two more words: the same counters under another key.
-    const Words more = threefry(ir::not_(seed), offset, shape);
-    const Value u = unit_interval(w, real, 53);
-    radius_unit = ir::subtract(ir::full_like(u, 1), u);
-    angle_unit = unit_interval(more, real, 53);
-  } else {
-    const Value word = ir::convert(w.first, real);
-    radius_unit = ir::add(ir::multiply(word, ir::full_like(word, std::ldexp(1.0, -32))),
-                          ir::full_like(word, std::ldexp(1.0, -33)));
-    angle_unit = unit_interval({w.second, w.first}, real, 24);
-  }
-  const Value radius = ir::sqrt(ir::multiply(ir::log(radius_unit), ir::full_like(radius_unit, -2)));
-  const Value angle = ir::multiply(angle_unit, ir::full_like(angle_unit, 2 * std::numbers::pi));
-  return {ir::multiply(radius, ir::cosine(angle)), ir::multiply(radius, ir::sine(angle))};
+  return standard_normals(seed, offset, shape, real);
 }
 
 Value normal(Op& o) {
@@ -273,6 +248,7 @@ Value multinomial(Op& o) {
     throw UserError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   }
   if (o.out().numel() == 0) return ir::constant(o.builder(), 0, o.out());
+  if (n == 0) throw UserError("multinomial cannot sample from no categories");
   const Value weights = ir::reshape(self, {self.type().numel() / n, n});
   const Value zero = ir::constant(o.builder(), 0, Type(weights.dtype(), {}));
   const Value bad = ir::or_(ir::not_(ir::is_finite(weights)), ir::compare(weights, zero, "LT"));
@@ -358,6 +334,32 @@ Value unit_interval(const Words& words, DType dtype, int digits) {
                                  : ir::shift_right_logical(words.first, u32(b, 32 - digits));
   const Value whole = ir::convert(bits, dtype);
   return ir::multiply(whole, ir::full_like(whole, std::ldexp(1.0, -digits)));
+}
+
+Value open_interval(const Words& words, DType dtype) {
+  const int steps = dtype == DType::kF64 ? 52 : 23;
+  const Value u = unit_interval(words, dtype, steps);
+  return ir::add(u, ir::full_like(u, std::ldexp(0.5, -steps)));
+}
+
+std::pair<Value, Value> standard_normals(const Value& seed, const Value& offset, const Dims& shape, DType real) {
+  const Words w = threefry(seed, offset, shape);
+  Value radius_unit, angle_unit;
+  if (real == DType::kF64) {
+    // 53 bits each need two more words: the same counters under another key.
+    const Words more = threefry(ir::not_(seed), offset, shape);
+    const Value u = unit_interval(w, real, 53);
+    radius_unit = ir::subtract(ir::full_like(u, 1), u);
+    angle_unit = unit_interval(more, real, 53);
+  } else {
+    const Value word = ir::convert(w.first, real);
+    radius_unit = ir::add(ir::multiply(word, ir::full_like(word, std::ldexp(1.0, -32))),
+                          ir::full_like(word, std::ldexp(1.0, -33)));
+    angle_unit = unit_interval({w.second, w.first}, real, 24);
+  }
+  const Value radius = ir::sqrt(ir::multiply(ir::log(radius_unit), ir::full_like(radius_unit, -2)));
+  const Value angle = ir::multiply(angle_unit, ir::full_like(angle_unit, 2 * std::numbers::pi));
+  return {ir::multiply(radius, ir::cosine(angle)), ir::multiply(radius, ir::sine(angle))};
 }
 
 Value bernoulli_mask(const Words& words, const Value& p) {

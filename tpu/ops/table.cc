@@ -6,6 +6,10 @@ const std::vector<Family>& table() {
   static const std::vector<Family> families = {
       {"elementwise", elementwise_rows()},
       {"math", math_rows()},
+      {"polynomial", polynomial_rows()},
+      {"fft", fft_rows()},
+      {"bessel", bessel_rows()},
+      {"special", special_rows()},
       {"activation", activation_rows()},
       {"compare", compare_rows()},
       {"reduce", reduce_rows()},
@@ -26,9 +30,15 @@ const std::vector<Family>& table() {
       {"loss", loss_rows()},
       {"attention", attention_rows()},
       {"random", random_rows()},
+      {"distribution", distribution_rows()},
       {"optimizer", optimizer_rows()},
       {"rnn", rnn_rows()},
       {"copy", copy_rows()},
+      {"cholesky", cholesky_rows()},
+      {"lu", lu_rows()},
+      {"qr", qr_rows()},
+      {"spectral", spectral_rows()},
+      {"matrix function", matrix_function_rows()},
   };
   return families;
 }

@@ -17,6 +17,10 @@ struct Family {
 // One function per file of rows; listed here so that link order cannot drop one.
 std::span<const Row> elementwise_rows();
 std::span<const Row> math_rows();
+std::span<const Row> polynomial_rows();
+std::span<const Row> fft_rows();
+std::span<const Row> bessel_rows();
+std::span<const Row> special_rows();
 std::span<const Row> activation_rows();
 std::span<const Row> compare_rows();
 std::span<const Row> reduce_rows();
@@ -37,9 +41,15 @@ std::span<const Row> distance_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> attention_rows();
 std::span<const Row> random_rows();
+std::span<const Row> distribution_rows();
 std::span<const Row> optimizer_rows();
 std::span<const Row> rnn_rows();
 std::span<const Row> copy_rows();
+std::span<const Row> cholesky_rows();
+std::span<const Row> lu_rows();
+std::span<const Row> qr_rows();
+std::span<const Row> spectral_rows();
+std::span<const Row> matrix_function_rows();
 
 const std::vector<Family>& table();
 

@@ -14,6 +14,7 @@
 #include "tpu/pjrt/compile_options.h"
 #include "tpu/pjrt/error.h"
 #include "tpu/pjrt/plugin.h"
+#include "tpu/runtime/activity.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/element_type.h"
 #include "tpu/runtime/log.h"
@@ -202,6 +203,8 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
     };
     if (std::optional<std::string> stored = disk_cache_.load(key)) {
       try {
+        const ActivityScope scope(Activity::Kind::kLoad);
+        if (scope) scope->name = reason.op, scope->detail = reason.why;
         auto program = std::make_shared<pjrt::LoadedExecutable>(client_->deserialize(*stored, opts));
         if (log) log_line("compiles", reason.op + ": from disk in " + ms() + " ms; " + reason.why);
         return program;
@@ -210,7 +213,12 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
       }
     }
     try {
-      auto program = std::make_shared<pjrt::LoadedExecutable>(client_->compile(text, opts));
+      std::shared_ptr<const pjrt::LoadedExecutable> program;
+      {
+        const ActivityScope scope(Activity::Kind::kCompile);
+        if (scope) scope->name = reason.op, scope->detail = reason.why;
+        program = std::make_shared<pjrt::LoadedExecutable>(client_->compile(text, opts));
+      }
       ++counters().compiles;
       counters().compile_nanoseconds +=
           std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
@@ -248,8 +256,15 @@ void Session::execute(const pjrt::LoadedExecutable& program, std::span<pjrt::c::
                       int stream) {
   auto done = std::make_shared<pjrt::Event>();
   gate().pass();
-  program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
-                  done.get());
+  {
+    ActivityScope scope(Activity::Kind::kExecute, device, stream);
+    program.execute(arguments, non_donatable, outputs, num_devices() > 1 ? client_->devices()[device].raw() : nullptr,
+                    done.get());
+    if (scope) {
+      scope->name = ExecuteName::current();
+      scope.done_when(*done);
+    }
+  }
   counters().executes.fetch_add(1, std::memory_order_relaxed);
   gate().pass();
   this->stream(device, stream).add(std::move(done));
@@ -295,11 +310,17 @@ void shut_down() {
 
 BufferPtr Session::to_device(const void* data, ir::DType dtype, std::vector<int64_t> dims, int device,
                              pjrt::HostBufferSemantics semantics, pjrt::Event* done_with_host) {
+  ActivityScope scope(Activity::Kind::kCopyToDevice, device);
   pjrt::HostTransfer t =
       client_->buffer_from_host(data, element_type(dtype), dims, semantics, client_->devices().at(device));
   if (done_with_host) *done_with_host = std::move(t.done_with_host);
   auto buffer = std::make_shared<DeviceBuffer>(std::move(t.buffer), dtype, std::move(dims), device);
-  counters().bytes_to_device += buffer->numel() * static_cast<int64_t>(ir::size_bytes(dtype));
+  const int64_t bytes = buffer->numel() * static_cast<int64_t>(ir::size_bytes(dtype));
+  counters().bytes_to_device += bytes;
+  if (scope) {
+    scope->bytes = bytes;
+    scope.done_when(buffer->pjrt().ready_event());
+  }
   return buffer;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "tpu/runtime/activity.h"
+
 namespace tpu::runtime {
 namespace {
 
@@ -28,7 +30,9 @@ void Stream::add(EventPtr done) {
     prune_locked();
     if (in_flight_.size() > kMaxInFlight) oldest = in_flight_.front().second;
   }
-  if (oldest) await(*oldest);
+  if (!oldest) return;
+  const ActivityScope scope(Activity::Kind::kWait);
+  await(*oldest);
 }
 
 Marker Stream::mark() {
@@ -89,7 +93,10 @@ bool is_done(const Marker& marker) {
 
 void synchronize(const Marker& marker) {
   for (const auto& [stream, number] : marker) {
-    while (Stream::EventPtr event = stream->first_pending(number)) await(*event);
+    Stream::EventPtr event = stream->first_pending(number);
+    if (!event) continue;
+    const ActivityScope scope(Activity::Kind::kWait);
+    for (; event; event = stream->first_pending(number)) await(*event);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tpu/torch/debug.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
+#include "tpu/torch/graph_bindings.h"
 #include "tpu/torch/interchange.h"
 #include "tpu/torch/memory.h"
 #include "tpu/torch/python_hooks.h"
@@ -172,6 +173,7 @@ PYBIND11_MODULE(_C, m) {
   bind_interchange(m);
   m.def("_rows", &rows);
   m.def("_table_problems", &table_problems);
+  bind_graph(m);
 }
 
 }  // namespace tpu

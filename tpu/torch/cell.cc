@@ -1,5 +1,6 @@
 #include "tpu/torch/cell.h"
 
+#include <c10/core/Allocator.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -91,10 +92,23 @@ AddressSpace& addresses() {
   return *space;
 }
 
+// To a profiler of this thread that asks for memory. A storage counts from when it is made, as everywhere in PyTorch;
+// the totals are what buffers hold, as in memory_stats().
+void report_to_profiler(const Cell& cell, int64_t bytes) {
+  if (!c10::memoryProfilingEnabled() || runtime::Session::is_in_bad_fork()) return;
+  const int64_t held =
+      runtime::Session::is_started() ? runtime::Session::get().memory(cell.device).allocated.load() : 0;
+  c10::reportMemoryUsageToProfiler(
+      cell.address, bytes, held, held,
+      c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(cell.device)));
+}
+
 }  // namespace
 
 void delete_cell(void* context) {
   Cell* cell = static_cast<Cell*>(context);
+  cell->buffer.reset();
+  if (cell->address) report_to_profiler(*cell, -static_cast<int64_t>(cell->nbytes));
   if (cell->address) addresses().release(cell->address, cell->reserved_bytes);
   delete cell;
 }
@@ -123,6 +137,7 @@ c10::DataPtr DeviceAllocator::allocate_on(size_t nbytes, int device) {
     cell->reserved_bytes = nbytes;
     cell->address = addresses().reserve(cell->reserved_bytes, cell.get());
     cell->nbytes = nbytes;
+    report_to_profiler(*cell, static_cast<int64_t>(nbytes));
   }
   void* address = cell->address;
   return c10::DataPtr(address, cell.release(), &delete_cell,

@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include "tpu/pjrt/error.h"
+#include "tpu/runtime/activity.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
@@ -127,8 +128,19 @@ runtime::BufferPtr content(const Cell& cell) {
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
   about_to_wait();
   const runtime::BufferPtr buffer = content(cell);
+  using Kind = runtime::Activity::Kind;
   try {
+    // The copy alone, where somebody looks: without the wait for what computes the value.
+    if (runtime::is_recording()) {
+      const runtime::ActivityScope scope(Kind::kWait, cell.device);
+      buffer->pjrt().ready_event().await();
+    }
+    runtime::ActivityScope scope(Kind::kCopyToHost, cell.device);
     buffer->pjrt().read(to, bytes);
+    if (scope) {
+      scope->bytes = static_cast<int64_t>(bytes);
+      scope.done_now();
+    }
   } catch (const pjrt::Error& e) {
     raise(cell.producer ? cell.producer : "a copy to the CPU", e, cell.device);
   }
@@ -161,7 +173,12 @@ void download(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
                       dst.strides() == t.strides() && !dst.is_conj() && !dst.is_neg();
   if (direct && non_blocking && dst.is_pinned()) {
     runtime::BufferPtr buffer = content(cell);
+    runtime::ActivityScope scope(runtime::Activity::Kind::kCopyToHost, cell.device);
     pjrt::Event done = buffer->pjrt().to_host(dst.mutable_data_ptr(), bytes);
+    if (scope) {
+      scope->bytes = static_cast<int64_t>(bytes);
+      scope.done_when(done);
+    }
     runtime::counters().bytes_to_host += static_cast<int64_t>(bytes);
     // Both ends are needed; of the buffer it also tells that it must not be given away.
     enqueue(current_stream_of(src), std::move(done), std::pair(std::move(buffer), dst.storage()));
@@ -189,10 +206,15 @@ void transfer(const at::Tensor& dst, const at::Tensor& src) {
       direct ? dst
              : make_tensor(make_storage(t.numel() * t.element_size(), device), t.scalar_type(), t.sizes(), t.strides());
   require_memory(device, t.numel() * static_cast<int64_t>(t.element_size()), "a copy between devices");
+  runtime::ActivityScope scope(runtime::Activity::Kind::kCopyBetweenDevices, device);
   auto to = std::make_shared<runtime::DeviceBuffer>(
       from->pjrt().copy_to_device(runtime::Session::get().client().devices().at(device)), from->dtype(), from->dims(),
       device);
   auto done = std::make_shared<pjrt::Event>(to->pjrt().ready_event());
+  if (scope) {
+    scope->bytes = t.numel() * static_cast<int64_t>(t.element_size());
+    scope.done_when(*done);
+  }
   current_stream_of(src).add(done);
   current_stream_of(dst).add(std::move(done));
   replace(there, std::move(to), "a copy between devices");

@@ -7,6 +7,8 @@
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/meta.h"
+#include "tpu/torch/refusal.h"
 
 namespace tpu {
 namespace {
@@ -59,6 +61,35 @@ at::Tensor recorded(Trace& trace, const Trace::Return& r, int device) {
   return t;
 }
 
+std::vector<std::vector<int64_t>> sizes_of_outs(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (entry.arguments[i].is_out && args[i].isTensor()) sizes.push_back(args[i].toTensor().sizes().vec());
+  }
+  return sizes;
+}
+
+// A program cannot resize: out= tensors are brought to the size of the results first, which Meta tells. Whether any
+// was not of that size.
+bool resize_outs(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
+  const auto before = sizes_of_outs(entry, args);
+  if (before.empty()) return false;
+  std::vector<at::Tensor> metas;
+  try {
+    for (const c10::IValue& v : infer(entry.op, args)) {
+      if (v.isTensor()) metas.push_back(v.toTensor());
+    }
+  } catch (const std::exception& e) {
+    if (hooks.is_interrupt && hooks.is_interrupt(e)) throw;
+    return false;  // the recording tells what is wrong, if anything is
+  }
+  if (metas.size() != before.size()) return false;
+  bool differ = false;
+  for (size_t i = 0; i < metas.size(); ++i) differ = differ || metas[i].sizes() != c10::IntArrayRef(before[i]);
+  if (differ) resize_outputs(entry, args, metas);
+  return differ;
+}
+
 }  // namespace
 
 void set_python_hooks(const PythonHooks& h) { hooks = h; }
@@ -87,8 +118,8 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
     std::vector<Trace::Return> returns;
     try {
       returns = lower(trace, entry, args);
-    } catch (const ResizeOut&) {
-      resize_outputs(entry, args);
+    } catch (const ResizeOut& wanted) {
+      resize_outputs(entry, args, wanted.metas);
       returns = lower(trace, entry, args);
     }
     for (const Trace::Return& r : returns) {
@@ -117,52 +148,68 @@ bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::str
   OpEntry& entry = entry_of(op);
   const size_t n = entry.arguments.size();
   const c10::ArrayRef<c10::IValue> args(stack->data() + stack->size() - n, n);
-  Call call;
+  auto call = std::make_unique<Call>();
+  ProgramPtr program;
   try {
-    collect(entry, args, call);
+    collect(entry, args, *call);
+    program = entry.find(call->key);
+    if (!program && resize_outs(entry, args)) {
+      call = std::make_unique<Call>();
+      collect(entry, args, *call);
+      program = entry.find(call->key);
+    }
   } catch (const c10::NotImplementedError& e) {
     why = e.what_without_backtrace();
     return false;
   }
-  ProgramPtr program = entry.find(call.key);
   if (!program) {
     {
       std::lock_guard lock(entry.mutex);
-      if (auto it = entry.unrecordable.find(call.key); it != entry.unrecordable.end()) {
+      if (auto it = entry.unrecordable.find(call->key); it != entry.unrecordable.end()) {
         why = it->second;
         return false;
       }
     }
-    Trace trace(Trace::Mode::kRecording, call, args);
-    try {
-      torch::jit::Stack copy(args.begin(), args.end());
-      std::vector<Trace::Return> returns;
-      {
-        Trace::Scope scope(trace);
-        const NotItself guard(op);
-        hooks.call_decomposition(op, &copy);
-        returns = take_returns(op.schema(), copy);
-      }
-      const std::string description = describe(entry, args);
-      auto made = std::const_pointer_cast<Program>(trace.finish(entry, returns, "decomposed, (" + description + ")"));
-      made->description = description;
-      program = made;
-    } catch (const std::exception& e) {
-      if (hooks.is_interrupt && hooks.is_interrupt(e)) throw;
+    Trace trace(Trace::Mode::kRecording, *call, args);
+    std::vector<Trace::Return> returns;
+    auto give_up = [&](const std::exception& e) {
+      if (hooks.is_interrupt && hooks.is_interrupt(e)) std::rethrow_exception(std::current_exception());
       // The CPU has the right error text if the call itself was wrong.
       const auto* known = dynamic_cast<const c10::Error*>(&e);
       why = std::string("its decomposition cannot be one program: ") +
             (known ? known->what_without_backtrace() : e.what());
       std::lock_guard lock(entry.mutex);
       if (entry.unrecordable.size() > 4096) entry.unrecordable.clear();
-      entry.unrecordable.emplace(call.key, why);
+      entry.unrecordable.emplace(call->key, why);
       return false;
+    };
+    const auto outs = sizes_of_outs(entry, args);
+    try {
+      torch::jit::Stack copy(args.begin(), args.end());
+      Trace::Scope scope(trace);
+      const NotItself guard(op);
+      hooks.call_decomposition(op, &copy);
+      returns = take_returns(op.schema(), copy);
+      if (sizes_of_outs(entry, args) != outs) throw RecordingBroken("it resizes an out= tensor");
+    } catch (const std::exception& e) {
+      return give_up(e);
     }
-    program = entry.remember(call.key, program);
+    int64_t bytes = 0;
+    for (const Trace::Return& r : returns) bytes += r.tensor.defined() ? r.tensor.numel() * r.tensor.element_size() : 0;
+    check_with_the_cpu(entry, args, bytes);
+    try {
+      const std::string description = describe(entry, args);
+      auto made = std::const_pointer_cast<Program>(trace.finish(entry, returns, "decomposed, (" + description + ")"));
+      made->description = description;
+      program = made;
+    } catch (const std::exception& e) {
+      return give_up(e);
+    }
+    program = entry.remember(call->key, program);
   }
   runtime::counters().add_decomposition(entry.name);
   std::vector<at::Tensor> results;
-  launch(program, call, args, results);
+  launch(program, *call, args, results);
   torch::jit::drop(*stack, n);
   push_results(std::move(results), program->numbers, op.schema(), stack);
   return true;

@@ -10,10 +10,6 @@ namespace tpu {
 // makes it NotImplementedError, =silent keeps only the counter. `why`: one sentence.
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack, const std::string& why);
 
-// Makes the call on the CPU, with zeros for the elements, so that it raises what the CPU raises for a call
-// of this form: its words are the ones people know. Returns where the CPU accepts the call.
-void refuse_as_the_cpu_does(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
-
 // The boxed fallback of the dispatch key: decomposition, then the CPU.
 void fallback_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 

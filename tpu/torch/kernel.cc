@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tpu/pjrt/error.h"
+#include "tpu/runtime/activity.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
@@ -17,6 +18,7 @@
 #include "tpu/torch/generator.h"
 #include "tpu/torch/lower.h"
 #include "tpu/torch/memory.h"
+#include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
@@ -27,48 +29,60 @@ void put(std::byte* to, T v) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// The number as PyTorch's kernels convert it: through the opmath type of the dtype.
-size_t put_scalar(std::byte* to, const c10::Scalar& s, ir::DType dtype) {
+// The number as PyTorch's kernels convert it: through the opmath type of the dtype. `is_checked`: a number that the
+// dtype does not hold is an error, as Scalar::to says it.
+template <typename T>
+void put_number(std::byte* to, const c10::Scalar& s, bool is_checked) {
+  if (is_checked) {
+    put(to, s.to<T>());
+  } else if constexpr (std::is_integral_v<T>) {
+    put(to, static_cast<T>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble())
+                           : s.isUnsigned()    ? static_cast<int64_t>(s.toUInt64())
+                                               : s.toLong()));
+  } else {
+    put(to, static_cast<T>(s.toDouble()));
+  }
+}
+
+size_t put_scalar(std::byte* to, const c10::Scalar& s, ir::DType dtype, bool is_checked) {
   using D = ir::DType;
   switch (dtype) {
     case D::kI1:
       put<uint8_t>(to, s.toBool());
       break;
     case D::kI8:
-      put(to, static_cast<int8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      put_number<int8_t>(to, s, is_checked);
       break;
     case D::kI16:
-      put(to, static_cast<int16_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      put_number<int16_t>(to, s, is_checked);
       break;
     case D::kI32:
-      put(to, static_cast<int32_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      put_number<int32_t>(to, s, is_checked);
       break;
     case D::kUI8:
-      put(to, static_cast<uint8_t>(s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble()) : s.toLong()));
+      put_number<uint8_t>(to, s, is_checked);
       break;
     case D::kUI16:
-      put(to, static_cast<uint16_t>(s.toLong()));
+      put_number<uint16_t>(to, s, is_checked);
       break;
     case D::kUI32:
-      put(to, static_cast<uint32_t>(s.toLong()));
+      put_number<uint32_t>(to, s, is_checked);
       break;
     case D::kUI64:
     case D::kI64:
-      put(to, s.isFloatingPoint() ? static_cast<int64_t>(s.toDouble())
-              : s.isUnsigned()    ? static_cast<int64_t>(s.toUInt64())
-                                  : s.toLong());
+      put_number<int64_t>(to, s, is_checked && dtype == D::kI64);
       break;
     case D::kF16:
-      put(to, static_cast<c10::Half>(s.toFloat()));
+      put_number<c10::Half>(to, s, is_checked);
       break;
     case D::kBF16:
-      put(to, static_cast<c10::BFloat16>(s.toFloat()));
+      put_number<c10::BFloat16>(to, s, is_checked);
       break;
     case D::kF32:
-      put(to, static_cast<float>(s.toDouble()));
+      put_number<float>(to, s, is_checked);
       break;
     case D::kF64:
-      put(to, s.toDouble());
+      put_number<double>(to, s, is_checked);
       break;
     case D::kC64:
       put(to, static_cast<c10::complex<float>>(s.toComplexDouble()));
@@ -93,7 +107,7 @@ runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayR
   size_t n = 0;
   switch (p.kind) {
     case Parameter::Kind::kScalar:
-      n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype);
+      n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype, p.is_checked);
       break;
     case Parameter::Kind::kHost: {
       const c10::TensorImpl* t = call.operands[p.index].impl;
@@ -103,7 +117,7 @@ runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayR
     }
     case Parameter::Kind::kStart: {
       const int64_t start = call.plans[call.operands[p.index].plan].run_time_starts[p.element];
-      n = put_scalar(bytes, start, p.dtype);
+      n = put_scalar(bytes, start, p.dtype, false);
       break;
     }
     case Parameter::Kind::kSeed:
@@ -159,6 +173,9 @@ ProgramPtr make_program(OpEntry& entry, const Call& call, c10::ArrayRef<c10::IVa
   check_dtypes(entry, args);
   Trace trace(Trace::Mode::kSingle, call, args);
   std::vector<Trace::Return> returns = lower(trace, entry, args);
+  int64_t bytes = 0;
+  for (const Trace::Return& r : returns) bytes += r.value ? r.like.numel() * r.like.element_size() : 0;
+  check_with_the_cpu(entry, args, bytes);
   const std::string description = describe(entry, args);
   std::string why;
   {
@@ -266,6 +283,7 @@ void execute(const Program& p, const Call& call, c10::ArrayRef<pjrt::c::Buffer*>
   }
   runtime::Session& session = runtime::Session::get();
   auto run = [&] {
+    const runtime::ExecuteName name(p.op);
     session.execute(*p.executable, arguments, not_donated, outputs, call.device, current_stream(call.device));
   };
   auto is_deleted = [&](const auto& donation) {
@@ -425,8 +443,8 @@ void run(OpEntry& entry, torch::jit::Stack* stack) {
       const runtime::Busy busy;
       try {
         program = entry.remember(call.key, make_program(entry, call, args));
-      } catch (const ResizeOut&) {
-        resize_outputs(entry, args);
+      } catch (const ResizeOut& wanted) {
+        resize_outputs(entry, args, wanted.metas);
         continue;
       } catch (const pjrt::Error& e) {
         if (e.code() != pjrt::Error::Code::kUnimplemented) {

@@ -2,14 +2,14 @@
 // the derived forms (in-place, out=, foreach) brought back to the row's functional form.
 #include "tpu/torch/lower.h"
 
-#include <ATen/ScalarOps.h>
-#include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/empty.h>
 
-#include "tpu/torch/decompose.h"
-#include "tpu/torch/fallback.h"
+#include <set>
+
+#include "tpu/torch/meta.h"
+#include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
 
@@ -17,50 +17,6 @@ namespace tpu {
 namespace {
 
 using c10::IValue;
-
-at::Tensor to_meta(const at::Tensor& t) {
-  // Wrapped numbers stay on the CPU: PyTorch's Python Meta kernels read them there.
-  if (!t.defined() || (t.is_cpu() && t.unsafeGetTensorImpl()->is_wrapped_number())) return t;
-  at::Tensor m = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta).requires_grad(false));
-  if (t.unsafeGetTensorImpl()->is_wrapped_number()) m.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return m;
-}
-
-IValue to_meta(const IValue& v) {
-  if (v.isTensor()) return to_meta(v.toTensor());
-  if (v.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_meta(t));
-    return list;
-  }
-  if (v.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-      list.push_back(t ? std::optional(to_meta(*t)) : std::nullopt);
-    return list;
-  }
-  if (v.isDevice()) return c10::Device(at::kMeta);
-  if (v.isGenerator()) return {};
-  return v;
-}
-
-// The op's results on meta tensors; errors of the call come from here, in CPU's words.
-torch::jit::Stack infer(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
-  ensure_meta_kernel(op);
-  torch::jit::Stack stack;
-  const auto& schema = op.schema().arguments();
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].isScalar() && schema[i].type()->kind() == c10::TypeKind::TensorType) {
-      // A row of a .Tensor overload that serves a .Scalar one.
-      stack.push_back(at::native::wrapped_scalar_tensor(args[i].toScalar()));
-    } else {
-      stack.push_back(to_meta(args[i]));
-    }
-  }
-  at::AutoDispatchBelowADInplaceOrView guard;
-  op.callBoxed(stack);
-  return stack;
-}
 
 void flatten(const IValue& v, std::vector<at::Tensor>& out) {
   if (v.isTensor()) {
@@ -84,13 +40,13 @@ struct Origin {
 
 class RowContext final : public ops::Context {
  public:
-  RowContext(Trace& trace, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
-      : trace_(trace), args_(args), origins_(std::move(origins)) {}
+  RowContext(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
+      : trace_(trace), entry_(entry), args_(args), origins_(std::move(origins)) {}
 
   ir::Builder& builder() override { return trace_.builder(); }
   ir::Value scalar_operand(size_t argument, size_t element, ir::DType dtype) override {
     const Origin& o = origins_.at(argument);
-    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype);
+    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype, is_checked(argument));
   }
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers) override { return trace_.random_state(numbers); }
   ir::DType promote(const std::vector<size_t>& arguments) override {
@@ -123,7 +79,17 @@ class RowContext final : public ops::Context {
   }
 
  private:
+  // Whether CPU's kernel converts this argument by Scalar::to. Where it makes a tensor of the number first, it wraps
+  // around, and a float argument is cast.
+  bool is_checked(size_t argument) const {
+    static const std::set<std::string> wraps = {"eq",  "ne",        "lt",         "le",         "gt",   "ge",
+                                                "pow", "remainder", "__lshift__", "__rshift__", "isin", "renorm"};
+    return entry_.op.schema().arguments()[argument].type()->kind() == c10::TypeKind::NumberType &&
+           !wraps.count(entry_.op.operator_name().name.substr(6)) && trace_.mode() == Trace::Mode::kSingle;
+  }
+
   Trace& trace_;
+  const OpEntry& entry_;
   c10::ArrayRef<IValue> args_;
   std::vector<Origin> origins_;
 };
@@ -141,6 +107,7 @@ ops::Argument to_argument(Trace& trace, const IValue& v, const c10::Argument& sc
     if (!v.toTensor().defined()) return a;
     a.kind = Kind::kTensor;
     a.tensor = trace.read(v.toTensor());
+    a.is_contiguous = v.toTensor().is_contiguous();
   } else if (v.isTensorList()) {
     a.kind = Kind::kTensorList;
     for (const at::Tensor& t : v.toTensorVector()) a.tensors.push_back(t.defined() ? trace.read(t) : ir::Value());
@@ -181,7 +148,11 @@ at::Tensor meta_of(const ir::Type& type) {
 class RowRun {
  public:
   RowRun(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
-      : trace_(trace), entry_(entry), args_(args), origins_(origins), context_(trace, args, std::move(origins)) {}
+      : trace_(trace),
+        entry_(entry),
+        args_(args),
+        origins_(origins),
+        context_(trace, entry, args, std::move(origins)) {}
 
   // The row's values with the meta tensors that say what each must be.
   void run() {
@@ -301,7 +272,7 @@ std::vector<Trace::Return> lower_row(Trace& trace, const OpEntry& entry, c10::Ar
     flatten(args[i], tensors);
     for (const at::Tensor& t : tensors) {
       const at::Tensor& meta = run.metas.at(next);
-      if (t.sizes() != meta.sizes()) throw ResizeOut{};
+      if (t.sizes() != meta.sizes()) throw ResizeOut{run.metas};
       // Some ops convert to the out='s dtype, others insist on theirs.
       if (t.scalar_type() != meta.scalar_type() && trace.mode() == Trace::Mode::kSingle)
         refuse_as_the_cpu_does(entry.op, args);
@@ -398,12 +369,11 @@ std::vector<Trace::Return> lower(Trace& trace, const OpEntry& entry, c10::ArrayR
   return lower_row(trace, entry, args, own_origins(args.size()));
 }
 
-void resize_outputs(const OpEntry& entry, c10::ArrayRef<IValue> args) {
-  const c10::OperatorHandle& op = entry.row->traits.meta ? find_op(entry.row->traits.meta)
-                                  : entry.meta           ? *entry.meta
-                                                         : entry.op;
-  std::vector<at::Tensor> metas;
-  for (const IValue& v : infer(op, args.slice(0, op.schema().arguments().size()))) flatten(v, metas);
+void resize_outputs(const OpEntry& entry, c10::ArrayRef<c10::IValue> args, const std::vector<at::Tensor>& metas) {
+  // Not every tensor may be resized: one that is also an operand may not.
+  int64_t bytes = 0;
+  for (const at::Tensor& m : metas) bytes += m.defined() ? m.numel() * m.element_size() : 0;
+  check_with_the_cpu(entry, args, bytes);
   size_t next = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (!entry.arguments[i].is_out) continue;

@@ -8,10 +8,12 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_put.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/range.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <map>
 
@@ -68,8 +70,66 @@ bool prepare_index(torch::jit::Stack* stack) {
   return false;
 }
 
-// self, indices, values, accumulate, (unsafe)
+// Dimensions all of whose elements are one in memory: the first of them stands for all.
+std::vector<int64_t> expanded_dims(const at::Tensor& t) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.stride(d) == 0 && t.size(d) > 1) dims.push_back(d);
+  }
+  return dims;
+}
+
+at::Tensor first_along(at::Tensor t, const std::vector<int64_t>& dims) {
+  for (int64_t d : dims) t = t.narrow(d, 0, 1);
+  return t;
+}
+
+// self, mask, value: what the mask takes anywhere along an expanded dimension is filled.
+bool prepare_masked_fill(torch::jit::Stack* stack) {
+  const at::Tensor self = argument(stack, 3, 0).toTensor();
+  const std::vector<int64_t> dims = expanded_dims(self);
+  if (dims.empty()) return false;
+  TORCH_WARN(
+      "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
+      "operation. This also applies to advanced indexing e.g. tensor[mask] = scalar");
+  at::Tensor mask = argument(stack, 3, 1).toTensor().expand(self.sizes());
+  for (int64_t d : dims) mask = mask.any(d, /*keepdim=*/true);
+  const c10::IValue value = argument(stack, 3, 2);
+  at::Tensor first = first_along(self, dims);
+  if (value.isTensor()) {
+    first.masked_fill_(mask, value.toTensor());
+  } else {
+    first.masked_fill_(mask, value.toScalar());
+  }
+  torch::jit::drop(*stack, 3);
+  stack->emplace_back(self);
+  return true;
+}
+
+// Writes to the first elements of expanded dimensions, where all of these are indexed; others stay refused.
 template <size_t kArguments>
+bool put_first(torch::jit::Stack* stack) {
+  const at::Tensor self = argument(stack, kArguments, 0).toTensor();
+  const std::vector<int64_t> dims = expanded_dims(self);
+  if (dims.empty()) return false;
+  auto list = argument(stack, kArguments, 1).toOptionalTensorVector();
+  for (int64_t d : dims) {
+    if (d >= static_cast<int64_t>(list.size()) || !list[d] || !list[d]->defined()) return false;
+    list[d] = at::zeros_like(*list[d]);
+  }
+  TORCH_WARN(
+      "Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this "
+      "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor");
+  at::Tensor first = first_along(self, dims);
+  first.index_put_(c10::List<std::optional<at::Tensor>>(list), argument(stack, kArguments, 2).toTensor(),
+                   argument(stack, kArguments, 3).toBool());
+  torch::jit::drop(*stack, kArguments);
+  stack->emplace_back(self);
+  return true;
+}
+
+// self, indices, values, accumulate, (unsafe)
+template <size_t kArguments, bool kWrites>
 bool prepare_index_put(torch::jit::Stack* stack) {
   const at::Tensor self = argument(stack, kArguments, 0).toTensor();
   c10::IValue& indices = argument(stack, kArguments, 1);
@@ -77,7 +137,7 @@ bool prepare_index_put(torch::jit::Stack* stack) {
   TORCH_CHECK(self.scalar_type() == values.toTensor().scalar_type(),
               "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
               " for the destination and ", values.toTensor().scalar_type(), " for the source.");
-  if (already_plain(self, indices)) return false;
+  if (already_plain(self, indices)) return kWrites && put_first<kArguments>(stack);
   // x[mask] = number needs no indices.
   const auto list = indices.toOptionalTensorVector();
   if (kArguments == 5 && values.toTensor().numel() == 1 && !argument(stack, kArguments, 3).toBool() &&
@@ -91,7 +151,7 @@ bool prepare_index_put(torch::jit::Stack* stack) {
     return true;
   }
   indices = plain_indices(self, indices);
-  return false;
+  return kWrites && put_first<kArguments>(stack);
 }
 
 // repeats, output_size: how many results there are is only known to the data.
@@ -119,40 +179,6 @@ void range(at::Tensor& out, const at::Scalar& start, const at::Scalar& end, cons
   at::range_out(out, start, end, step);
 }
 
-// A number that the dtype cannot hold.
-bool prepare_fill(torch::jit::Stack* stack) {
-  const c10::Scalar value = argument(stack, 2, 1).toScalar();
-  switch (argument(stack, 2, 0).toTensor().scalar_type()) {
-    case at::kByte:
-      value.to<uint8_t>();
-      break;
-    case at::kChar:
-      value.to<int8_t>();
-      break;
-    case at::kShort:
-      value.to<int16_t>();
-      break;
-    case at::kInt:
-      value.to<int32_t>();
-      break;
-    case at::kLong:
-      value.to<int64_t>();
-      break;
-    case at::kHalf:
-      value.to<c10::Half>();
-      break;
-    case at::kBFloat16:
-      value.to<c10::BFloat16>();
-      break;
-    case at::kFloat:
-      value.to<float>();
-      break;
-    default:
-      break;
-  }
-  return false;
-}
-
 }  // namespace
 
 Prepare find_prepare(const std::string& name) {
@@ -162,17 +188,21 @@ Prepare find_prepare(const std::string& name) {
       {"aten::index.Tensor", &prepare_index<2>},
       {"aten::index.Tensor_out", &prepare_index<3>},
       {"aten::_unsafe_index.Tensor", &prepare_index<2>},
-      {"aten::_index_put_impl_", &prepare_index_put<5>},
-      {"aten::index_put", &prepare_index_put<4>},
-      {"aten::index_put_", &prepare_index_put<4>},
-      {"aten::_unsafe_index_put", &prepare_index_put<4>},
-      {"aten::fill_.Scalar", &prepare_fill},
+      {"aten::_index_put_impl_", &prepare_index_put<5, true>},
+      {"aten::index_put", &prepare_index_put<4, false>},
+      {"aten::index_put_", &prepare_index_put<4, true>},
+      {"aten::_unsafe_index_put", &prepare_index_put<4, false>},
+      {"aten::masked_fill_.Scalar", &prepare_masked_fill},
+      {"aten::masked_fill_.Tensor", &prepare_masked_fill},
       {"aten::repeat_interleave.Tensor", &prepare_repeat_interleave},
   };
   auto it = table.find(name);
   if (it != table.end()) return it->second;
-  it = random_checks().find(name);
-  return it == random_checks().end() ? nullptr : it->second;
+  for (const auto* checks : {&random_checks(), &info_checks()}) {
+    it = checks->find(name);
+    if (it != checks->end()) return it->second;
+  }
+  return nullptr;
 }
 
 }  // namespace tpu

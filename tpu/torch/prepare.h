@@ -15,4 +15,7 @@ Prepare find_prepare(const std::string& name);
 // Samplers, whose numbers are checked on every call.
 const std::map<std::string, Prepare>& random_checks();
 
+// Factorizations that are asked to raise what `info` says.
+const std::map<std::string, Prepare>& info_checks();
+
 }  // namespace tpu

@@ -28,6 +28,7 @@ struct Parameter {
   int index = 0, element = 0;
   ir::DType dtype = ir::DType::kF32;
   int64_t elements = 1;
+  bool is_checked = false;  // kScalar: an error where the dtype cannot hold the number
   bool operator==(const Parameter&) const = default;
 };
 

@@ -10,6 +10,7 @@
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/meta.h"
 #include "tpu/torch/prepare.h"
 
 namespace tpu {
@@ -130,6 +131,7 @@ class Registrar {
               " is differentiated through its composite form: a kernel would drop its gradient");
           continue;
         }
+        remember_meta_kernels(*op);
         add(*op, &row, Form::kFunctional, family.name);
       }
     }

@@ -95,7 +95,7 @@ Trace::Window Trace::window(const at::Tensor& t) {
   const ir::DType dtype = to_dtype(t.scalar_type());
   Window w{ops::reinterpret(state(t).value, dtype), {}, {}};
   const auto sizes = t.sizes(), strides = t.strides();
-  const int operand = mode_ == Mode::kSingle ? find_operand(t.unsafeGetTensorImpl()) : -1;
+  const int operand = mode_ != Mode::kRecording ? find_operand(t.unsafeGetTensorImpl()) : -1;
   if (operand >= 0 && call_.operands[operand].plan >= 0) {
     // The plan in the key was made for the buffer as it was; a write may have changed its dimensions since.
     const Cell& cell = *call_.operands[operand].cell;
@@ -124,7 +124,7 @@ ir::Value Trace::read(const at::Tensor& t) {
   const ir::DType dtype = to_dtype(t.scalar_type());
   if (t.is_cpu()) {
     const int operand = find_operand(t.unsafeGetTensorImpl());
-    if (mode_ == Mode::kSingle && operand >= 0) {
+    if (mode_ != Mode::kRecording && operand >= 0) {
       return parameter({.kind = Parameter::Kind::kHost, .index = operand, .element = 0, .dtype = dtype},
                        ir::Type(dtype, {}));
     }
@@ -150,7 +150,7 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   if (t.is_conj()) v = ir::conj(v);
   if (t.is_neg()) v = ir::negate(v);
   State& s = state(t);
-  s.written = true;
+  ++s.writes;
   const auto sizes = t.sizes(), strides = t.strides();
   if (covers_storage(t)) {
     s.value = ir::transpose(v, memory_order(strides));
@@ -168,8 +168,12 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   s.value = ir::concatenate({as_bytes(s.value, covered), ir::slice_in_dim(as_bytes(old, all), 0, covered, all)}, 0);
 }
 
-ir::Value Trace::scalar(int argument, int element, ir::DType dtype) {
-  return parameter({.kind = Parameter::Kind::kScalar, .index = argument, .element = element, .dtype = dtype},
+ir::Value Trace::scalar(int argument, int element, ir::DType dtype, bool is_checked) {
+  return parameter({.kind = Parameter::Kind::kScalar,
+                    .index = argument,
+                    .element = element,
+                    .dtype = dtype,
+                    .is_checked = is_checked},
                    ir::Type(dtype, {}));
 }
 
@@ -201,7 +205,7 @@ ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& return
   // Written cells of operands first: they may take over the old buffer.
   for (const Cell* cell : order_) {
     const State& s = states_.at(cell);
-    if (!s.written || s.operand < 0) continue;
+    if (s.writes == 0 || s.operand < 0) continue;
     const int output = add_output(s.value, s.operand);
     if (s.parameter >= 0 && s.value.type().bound_numel() * ir::size_bytes(s.value.dtype()) ==
                                 parameter_values_[s.parameter].type().bound_numel() *

@@ -17,7 +17,7 @@ class RecordingBroken : public std::runtime_error {
 
 class Trace {
  public:
-  enum class Mode { kSingle, kRecording };
+  enum class Mode { kSingle, kRecording, kGraph };
   // `args` and `call` must outlive the trace.
   Trace(Mode mode, const Call& call, c10::ArrayRef<c10::IValue> args);
 
@@ -25,12 +25,18 @@ class Trace {
   ir::Builder& builder() { return builder_; }
   // Whether the content of the cell is known to this trace only.
   bool holds(const Cell& cell) const { return states_.count(&cell) > 0; }
+  // How often the cell was written so far.
+  int writes(const Cell& cell) const {
+    const auto it = states_.find(&cell);
+    return it == states_.end() ? 0 : it->second.writes;
+  }
 
   // The logical value of a tensor (conj and neg bits applied).
   ir::Value read(const at::Tensor& t);
   void write(const at::Tensor& t, const ir::Value& v);
   // A 0-d operand from argument `argument`, element `element` of the call.
-  ir::Value scalar(int argument, int element, ir::DType dtype);
+  // `is_checked`: an error where the dtype cannot hold the number.
+  ir::Value scalar(int argument, int element, ir::DType dtype, bool is_checked = false);
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers);
   void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message);
 
@@ -59,7 +65,7 @@ class Trace {
  private:
   struct State {
     ir::Value value;  // dense, row-major over the storage
-    bool written = false;
+    int writes = 0;
     int parameter = -1, operand = -1;
   };
   State& state(const at::Tensor& t);
