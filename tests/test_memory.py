@@ -1,6 +1,7 @@
 """Memory of the device: what it is said to hold, limits, and running out of it."""
 
 import contextlib
+import gc
 
 import pytest
 import torch
@@ -97,6 +98,17 @@ def test_a_snapshot_lists_all_that_tensors_hold():
     assert "aten::mul" in torch.tpu.memory_summary()
     assert "aten::mul" not in torch.tpu.memory_summary(abbreviated=True)
     del kept
+
+
+def test_a_snapshot_outlives_the_program():
+    x = torch.ones(3, 5, device="tpu")
+    compiled = torch.compile(lambda x: x * 2 + 1, backend="tpu")
+    y = compiled(x)
+    producer = mine(y)["producer"]
+    del compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert producer and mine(y)["producer"] == producer
 
 
 def test_storages_that_share_a_buffer_say_so():

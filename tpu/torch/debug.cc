@@ -41,6 +41,13 @@ void about_to_wait() {
 
 void set_python_line_hook(std::string (*hook)()) { python_line = hook; }
 
+const char* interned(std::string text) {
+  static std::mutex mutex;
+  static auto* texts = new std::unordered_set<std::string>;
+  const std::lock_guard lock(mutex);
+  return texts->insert(std::move(text)).first->c_str();
+}
+
 const char* calling_line() {
   std::string line = python_line ? python_line() : std::string();
   if (line.empty()) {
@@ -48,10 +55,7 @@ const char* calling_line() {
     if (!node) return nullptr;
     line = "the backward pass, in " + node->name();
   }
-  static std::mutex mutex;
-  static auto* lines = new std::unordered_set<std::string>;
-  const std::lock_guard lock(mutex);
-  return lines->insert(std::move(line)).first->c_str();
+  return interned(std::move(line));
 }
 
 std::string called_at(const char* line) { return line ? std::string(" (called at ") + line + ")" : std::string(); }

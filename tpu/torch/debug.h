@@ -9,6 +9,9 @@ namespace tpu {
 bool launch_blocking();
 void set_launch_blocking(bool blocks);
 
+// A copy that is never freed; equal texts are one.
+const char* interned(std::string text);
+
 // "file.py:12 in name" of the innermost Python call on this thread that is not torch's own; in a backward pass, which
 // runs on a thread without Python, the autograd node. Null where neither is known. Takes the GIL. Never freed: equal
 // lines are one pointer.

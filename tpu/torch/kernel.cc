@@ -358,7 +358,7 @@ void start(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValu
     if (o.write_operand >= 0) {
       Cell& cell = *call.operands[o.write_operand].cell;
       cell.buffer = buffers.back();
-      cell.producer = p.op.c_str();
+      cell.producer = p.producer;
       cell.line = line;
       cell.lost.clear();
     }
@@ -388,7 +388,7 @@ void start(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValu
           storages[r.index] = make_storage(r.storage_bytes, call.device);
           Cell& cell = cell_of(*storages[r.index].unsafeGetStorageImpl());
           cell.buffer = buffers[r.index];
-          cell.producer = p.op.c_str();
+          cell.producer = p.producer;
           cell.line = line;
         }
         results.push_back(make_tensor(storages[r.index], r.dtype, r.sizes, r.strides, r.offset));
