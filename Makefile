@@ -27,7 +27,7 @@ test: build $(STAMP)/test  ## all tests; ARGS="tests/test_x.py -k word" for some
 	  $(BIN)/ctest --test-dir build --output-on-failure
 	$(BIN)/python -P -m pytest $(ARGS)
 
-demo: build $(STAMP)/demo  ## sentence similarity and digits on the device, beside the CPU
+demo: build $(STAMP)/demo  ## sentence similarity, digits and a small GPT on the device, beside the CPU
 	$(BIN)/python examples/demo.py $(ARGS)
 
 wheel: $(STAMP)/build  ## dist/*.whl
@@ -37,8 +37,9 @@ wheel: $(STAMP)/build  ## dist/*.whl
 lint: $(STAMP)/lint  ## format, lint and include directions
 	$(BIN)/pre-commit run -a
 
-coverage: build  ## write docs/coverage.md from the op table
+coverage: build  ## write docs/coverage.md and docs/torch_tpu.md from what there is
 	$(BIN)/python -P tools/write_coverage.py
+	$(BIN)/python -P tools/write_interface.py
 
 clean:  ## remove what was built, keep .venv
 	rm -rf build dist demo_out $(STAMP)/installed

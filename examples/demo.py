@@ -6,6 +6,7 @@ python examples/demo.py [device]
 import sys
 import time
 
+import char_gpt
 import digits_cnn
 import sentence_similarity
 import torch
@@ -18,7 +19,12 @@ def run(device: str = "tpu") -> None:
         AssertionError: an example is not as exact as it must be, or an op had to run on the CPU.
     """
     rows = []
-    for title, example in (("Sentence similarity", sentence_similarity), ("Handwritten digits", digits_cnn)):
+    examples = (
+        ("Sentence similarity", sentence_similarity),
+        ("Handwritten digits", digits_cnn),
+        ("Character GPT", char_gpt),
+    )
+    for title, example in examples:
         print(f"\n=== {title} on {device} ===\n", flush=True)
         if device != "cpu":
             torch.tpu.reset_counters()

@@ -6,7 +6,17 @@ REPORT = ["-m", "torch_tpu"]
 def test_the_report_of_a_working_installation(run_python, tmp_path):
     done = run_python(REPORT, TORCH_TPU_CACHE_DIR=str(tmp_path / "cache"))
     assert (done.returncode, done.stderr) == (0, "")
-    for part in ("versions", "plugin", "devices", "compile cache", "self-test", "counters", "tpu:0", "fallbacks"):
+    for part in (
+        "versions",
+        "plugin",
+        "devices",
+        "compile cache",
+        "self-test",
+        "memory",
+        "counters",
+        "tpu:0",
+        "fallbacks",
+    ):
         assert part in done.stdout
     assert "FAILED" not in done.stdout
     assert done.stdout.rstrip().endswith("Everything works.")

@@ -69,7 +69,7 @@ def _register() -> None:
     torch._register_device_module("tpu", tpu)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     # The names under which torch's own device modules have their parts: torch.tpu.random and so on.
-    for part in ("memory", "random"):
+    for part in ("amp", "memory", "random", "streams"):
         sys.modules[f"torch.tpu.{part}"] = getattr(tpu, part)
     torch.backends.tpu = sys.modules["torch.backends.tpu"] = _backends.module
     _distributed.register()

@@ -1,4 +1,4 @@
-"""What ``python -m torch_tpu`` prints: versions, plugin, devices, compile cache, a self-test and counters."""
+"""What ``python -m torch_tpu`` prints: versions, plugin, devices, compile cache, a self-test, memory and counters."""
 
 import argparse
 import os
@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         _C._cache_clear()
     section("compile cache", cache())
     failed = None if options.no_test else self_test()
+    section("memory", memory())
     section("counters", counters())
     if failed:
         return fail(failed)
@@ -64,13 +65,26 @@ def platform_info() -> Iterable[tuple[str, object]]:
     from torch_tpu import _C
 
     yield "platform", torch.backends.tpu.version()
+    yield "eager ops", torch.tpu.eager_mode.value
     yield "PJRT C API", _C._platform_info()["api_version"]
 
 
 def devices() -> Iterable[tuple[str, object]]:
     for index in range(torch.tpu.device_count()):
-        memory = torch.tpu.get_device_properties(index).total_memory
-        yield f"tpu:{index}", f"{torch.tpu.get_device_name(index)}, {memory / 2**30:.1f} GiB"
+        free, total = torch.tpu.mem_get_info(index)
+        yield (
+            f"tpu:{index}",
+            f"{torch.tpu.get_device_name(index)}, {total / 2**30:.1f} GiB, of which {free / 2**30:.1f} GiB are free",
+        )
+
+
+def memory() -> Iterable[tuple[str, object]]:
+    for index in range(torch.tpu.device_count()):
+        yield (
+            f"tpu:{index}",
+            f"{torch.tpu.memory_allocated(index) / 2**20:.1f} MiB held by this process, "
+            f"{torch.tpu.max_memory_allocated(index) / 2**20:.1f} MiB at its peak",
+        )
 
 
 def cache() -> Iterable[tuple[str, object]]:

@@ -8,9 +8,12 @@
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
+#include "tpu/torch/debug.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/graph_bindings.h"
+#include "tpu/torch/interchange.h"
+#include "tpu/torch/memory.h"
 #include "tpu/torch/process_group_bindings.h"
 #include "tpu/torch/python_hooks.h"
 #include "tpu/torch/registry.h"
@@ -72,6 +75,29 @@ py::dict cache_info() {
   d["limit_bytes"] = i.limit_bytes;
   d["problem"] = i.problem.empty() ? py::object(py::none()) : py::object(py::str(i.problem));
   return d;
+}
+
+py::list held_buffers_list() {
+  std::vector<HeldBuffer> held;
+  {
+    py::gil_scoped_release release;
+    held = held_buffers();
+  }
+  py::list list;
+  for (const HeldBuffer& b : held) {
+    py::dict d;
+    d["buffer"] = b.buffer;
+    d["address"] = b.address;
+    d["device"] = b.device;
+    d["storage_bytes"] = b.storage_bytes;
+    d["buffer_bytes"] = b.buffer_bytes;
+    d["dtype"] = b.dtype;
+    d["dims"] = b.dims;
+    d["producer"] = b.producer;
+    d["line"] = b.line;
+    list.append(d);
+  }
+  return list;
 }
 
 py::list rows() {
@@ -138,6 +164,14 @@ PYBIND11_MODULE(_C, m) {
   m.def("_platform_info", &platform_info);
   m.def("_cache_info", &cache_info);
   m.def("_cache_clear", [] { return runtime::Session::get().disk_cache().clear(); });
+  m.def("_held_buffers", &held_buffers_list);
+  m.def("_set_memory_fraction", &set_memory_fraction);
+  m.def("_memory_fraction", &memory_fraction);
+  m.def("_launch_blocking", &launch_blocking);
+  m.def("_set_launch_blocking", &set_launch_blocking);
+  m.def("_sync_debug_mode", &sync_debug_mode);
+  m.def("_set_sync_debug_mode", &set_sync_debug_mode);
+  bind_interchange(m);
   m.def("_rows", &rows);
   m.def("_table_problems", &table_problems);
   bind_graph(m);

@@ -1,5 +1,6 @@
 #include "tpu/torch/call.h"
 
+#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
@@ -98,6 +99,11 @@ class Collector {
 
   void finish() {
     key_.push(static_cast<uint64_t>(call_.device));
+    // Programs with products in them depend on torch.set_float32_matmul_precision.
+    if (entry_.form == Form::kDecomposed || entry_.family == "matmul" || entry_.family == "conv" ||
+        entry_.family == "attention" || entry_.family == "distance" || entry_.family == "rnn") {
+      key_.push(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
+    }
     for (const Write& w : writes_) {
       const Operand& written = call_.operands[w.operand];
       if (!entry_.may_overlap) at::assert_no_internal_overlap(written.impl);
@@ -204,6 +210,10 @@ class Collector {
 
     if (const runtime::DeviceBuffer* b = cell.buffer.get()) {
       const ir::DType want = to_dtype(type);
+      if (b->dtype() != want && b->dtype() == ir::DType::kUI8 && cell.producer == kUploaded) [[unlikely]] {
+        give_dtype(cell, *t);
+        b = cell.buffer.get();
+      }
       if (b->dtype() == want && contiguous && offset == 0 && b->numel() == t->numel()) [[likely]] {
         if (sizes != c10::IntArrayRef(b->dims())) flags |= kReshaped;
         head(dtype, flags, first, sizes);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tpu/torch/device.h"
+#include "tpu/torch/memory.h"
 
 namespace tpu {
 namespace {
@@ -59,6 +60,11 @@ class AddressSpace {
     std::lock_guard lock(mutex_);
     free_[size_class(bytes)].push_back(p);
     cells_.erase(p);
+  }
+
+  void for_each(const std::function<void(const Cell&)>& f) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [address, cell] : cells_) f(*cell);
   }
 
   bool contains(const void* p) const { return p >= begin_ && p < end_; }
@@ -117,6 +123,8 @@ Cell& cell_at_address_of(const c10::StorageImpl& storage) {
       "memory cannot be reached by address. It was made of a pointer, or it is a wrapper without memory of its own");
   return *cell;
 }
+
+void for_each_cell(const std::function<void(const Cell&)>& f) { addresses().for_each(f); }
 
 bool is_device_address(const void* p) { return addresses().contains(p); }
 
@@ -180,6 +188,11 @@ c10::CachingDeviceAllocator::DeviceStats DeviceAllocator::getDeviceStats(c10::De
     set(*s, now, peak, total);
   }
   for (auto* s : {&stats.allocation, &stats.active, &stats.segment}) set(*s, use.buffers, use.buffers, use.allocations);
+  const MemoryTrouble trouble = memory_trouble(check_device_index(device));
+  stats.num_alloc_retries = trouble.retries;
+  stats.num_ooms = trouble.failures;
+  stats.num_device_alloc = use.allocations;
+  stats.num_device_free = use.allocations - use.buffers;
   return stats;
 }
 
@@ -187,6 +200,7 @@ void DeviceAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
   runtime::MemoryUse& use = runtime::Session::get().memory(check_device_index(device));
   use.total_allocated = use.allocated.load();
   use.allocations = use.buffers.load();
+  reset_memory_trouble(check_device_index(device));
 }
 
 void DeviceAllocator::resetPeakStats(c10::DeviceIndex device) {

@@ -6,6 +6,8 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
+#include <functional>
+
 #include "tpu/runtime/session.h"
 
 namespace tpu {
@@ -18,6 +20,8 @@ struct Cell {
   runtime::BufferPtr buffer;
   // The ATen op that computed the buffer, for the words of a later error.
   const char* producer = nullptr;
+  // The Python line that called it, where that is asked for (launch_blocking). Never freed.
+  const char* line = nullptr;
   // Why the content is lost (a failed run had taken the old buffer); raised at the next read.
   std::string lost;
 };
@@ -34,8 +38,16 @@ inline Cell& cell_of(const c10::StorageImpl& storage) {
 }
 inline Cell& cell_of(const c10::TensorImpl& tensor) { return cell_of(*tensor.unsafe_storage().unsafeGetStorageImpl()); }
 
+// Calls f with every cell of more than no bytes. While it runs no cell is made or destroyed: f must do neither.
+void for_each_cell(const std::function<void(const Cell&)>& f);
+
 // The buffer of a cell that may be unwritten: then zeros, made now.
 runtime::BufferPtr buffer_or_zeros(Cell& cell, size_t nbytes);
+
+// Producer of what came from the host. A buffer of bytes from there (torch.load, copies of storages) has no dtype yet.
+inline constexpr const char* kUploaded = "a copy from the CPU";
+// Gives such a buffer the dtype and the dimensions in memory of the first tensor that reads it.
+void give_dtype(Cell& cell, const c10::TensorImpl& reader);
 
 // A storage of `nbytes` with an unwritten cell.
 c10::Storage make_storage(size_t nbytes, int device);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tpu/pjrt/error.h"
+#include "tpu/torch/debug.h"
 
 namespace tpu {
 namespace {
@@ -57,7 +58,7 @@ void add_pending_checks(ProgramPtr program, runtime::BufferPtr told) {
   if (pending().size() > kMaxPending) take_oldest_locked();
 }
 
-void raise_failed_checks() {
+void raise_failed_checks(const char* line) {
   std::pair<std::string, std::string> first;
   {
     std::lock_guard lock(mutex);
@@ -67,6 +68,7 @@ void raise_failed_checks() {
     failed = {};
   }
   if (first.second.empty()) return;
+  first.second += called_at(line);
   if (first.first == "IndexError") TORCH_CHECK_INDEX(false, first.second);
   TORCH_CHECK(false, first.second);
 }

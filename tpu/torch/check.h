@@ -8,7 +8,8 @@ namespace tpu {
 
 // The program's last output tells what failed: i64 [failed, value] for each of its checks.
 void add_pending_checks(ProgramPtr program, runtime::BufferPtr told);
-// Raises the first failed check, if any; waits for the runs it belongs to.
-void raise_failed_checks();
+// Raises the first failed check, if any; waits for the runs it belongs to. `line` is the Python line that is to blame,
+// where it is known.
+void raise_failed_checks(const char* line = nullptr);
 
 }  // namespace tpu

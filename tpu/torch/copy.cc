@@ -13,8 +13,10 @@
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
+#include "tpu/torch/debug.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/kernel.h"
+#include "tpu/torch/memory.h"
 #include "tpu/torch/scalar_type.h"
 #include "tpu/torch/trace.h"
 
@@ -42,13 +44,28 @@ std::vector<int64_t> dims_in_memory(const at::Tensor& t) {
   return dims;
 }
 
+// Memory for a copy from the host is asked for like that of a result.
+runtime::BufferPtr to_device(const void* data, const at::Tensor& dst, std::vector<int64_t> dims,
+                             pjrt::HostBufferSemantics semantics, pjrt::Event* read = nullptr) {
+  const int device = dst.device().index();
+  require_memory(device, dst.numel() * static_cast<int64_t>(dst.element_size()), kUploaded);
+  try {
+    return runtime::Session::get().to_device(data, to_dtype(dst.scalar_type()), std::move(dims), device, semantics,
+                                             read);
+  } catch (const pjrt::Error& e) {
+    raise(kUploaded, e, device);
+  }
+}
+
 // The next content of a tensor that is_whole.
 void replace(const at::Tensor& dst, runtime::BufferPtr buffer, const char* producer) {
   Cell& cell = cell_of(*dst.unsafeGetTensorImpl());
+  const char* line = launch_blocking() ? calling_line() : nullptr;
   const std::lock_guard lock(launch_mutex());
   cell.buffer = std::move(buffer);
   cell.lost.clear();
   cell.producer = producer;
+  cell.line = line;
 }
 
 runtime::Stream& current_stream_of(const at::Tensor& t) {
@@ -71,9 +88,8 @@ void upload(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
     at::Tensor temporary = make_tensor(make_storage(src.numel() * dst.element_size(), dst.device().index()),
                                        dst.scalar_type(), src.sizes(), c10::contiguous_strides(src.sizes()));
     const at::Tensor host = src.to(dst.scalar_type()).contiguous().resolve_conj().resolve_neg();
-    cell_of(*temporary.unsafeGetTensorImpl()).buffer =
-        runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), src.sizes().vec(),
-                                          dst.device().index(), pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+    cell_of(*temporary.unsafeGetTensorImpl()).buffer = to_device(host.const_data_ptr(), temporary, src.sizes().vec(),
+                                                                 pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
     if (src.numel() == 0) return;
     copy_on_device(dst, temporary);
     return;
@@ -88,17 +104,16 @@ void upload(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   // Pinned memory is ours, so it can be kept from being freed.
   const bool returns_early = non_blocking && host.is_same(src) && host.is_pinned();
   pjrt::Event read;
-  runtime::BufferPtr buffer = runtime::Session::get().to_device(
-      host.const_data_ptr(), to_dtype(dst.scalar_type()), dims_in_memory(dst), dst.device().index(),
-      returns_early ? pjrt::HostBufferSemantics::kImmutableUntilTransferCompletes
-                    : pjrt::HostBufferSemantics::kImmutableOnlyDuringCall,
-      &read);
+  runtime::BufferPtr buffer = to_device(host.const_data_ptr(), dst, dims_in_memory(dst),
+                                        returns_early ? pjrt::HostBufferSemantics::kImmutableUntilTransferCompletes
+                                                      : pjrt::HostBufferSemantics::kImmutableOnlyDuringCall,
+                                        &read);
   if (returns_early) {
     runtime::Stream& stream = current_stream_of(dst);
     enqueue(stream, std::move(read), host.storage());
     stream.add(std::make_shared<pjrt::Event>(buffer->pjrt().ready_event()));
   }
-  replace(dst, std::move(buffer), "a copy from the CPU");
+  replace(dst, std::move(buffer), kUploaded);
 }
 
 // What a cell holds now.
@@ -111,6 +126,7 @@ runtime::BufferPtr content(const Cell& cell) {
 
 // The bytes of a buffer; errors of the run that made it are raised here.
 void read_buffer(const Cell& cell, void* to, size_t bytes) {
+  about_to_wait();
   const runtime::BufferPtr buffer = content(cell);
   using Kind = runtime::Activity::Kind;
   try {
@@ -126,19 +142,19 @@ void read_buffer(const Cell& cell, void* to, size_t bytes) {
       scope.done_at_end();
     }
   } catch (const pjrt::Error& e) {
-    raise(cell.producer ? cell.producer : "a copy to the CPU", e);
+    raise(cell.producer ? cell.producer : "a copy to the CPU", e, cell.device);
   }
   runtime::counters().bytes_to_host += static_cast<int64_t>(bytes);
   raise_failed_checks();
   runtime::stop_if_shut_down();
 }
 
-// A tensor that is all of its storage, in its own dtype, with the elements of src.
+// A tensor that is all of its storage, with the elements of src. Its buffer may have another dtype: the bytes are
+// those of the storage either way, so that files and copies of storages compile nothing.
 at::Tensor whole(const at::Tensor& src) {
   const Cell& cell = cell_of(*src.unsafeGetTensorImpl());
-  if (is_whole(src) && cell.buffer && cell.buffer->dtype() == to_dtype(src.scalar_type())) return src;
-  if (is_whole(src) && !cell.buffer) {
-    buffer_or_zeros(const_cast<Cell&>(cell), storage_bytes(src));
+  if (is_whole(src)) {
+    if (!cell.buffer) buffer_or_zeros(const_cast<Cell&>(cell), storage_bytes(src));
     return src;
   }
   at::Tensor t = make_tensor(make_storage(src.numel() * src.element_size(), src.device().index()), src.scalar_type(),
@@ -189,6 +205,7 @@ void transfer(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor there =
       direct ? dst
              : make_tensor(make_storage(t.numel() * t.element_size(), device), t.scalar_type(), t.sizes(), t.strides());
+  require_memory(device, t.numel() * static_cast<int64_t>(t.element_size()), "a copy between devices");
   runtime::ActivityScope scope(runtime::Activity::Kind::kCopyBetweenDevices, device);
   auto to = std::make_shared<runtime::DeviceBuffer>(
       from->pjrt().copy_to_device(runtime::Session::get().client().devices().at(device)), from->dtype(), from->dims(),
@@ -204,6 +221,24 @@ void transfer(const at::Tensor& dst, const at::Tensor& src) {
   if (!direct) copy_on_device(dst, there);
 }
 
+// A copy of a storage, which torch makes as one of bytes: both hold the buffer until either is written, and so keep
+// the dtype that it has.
+void share(const at::Tensor& dst, const at::Tensor& src) {
+  Cell &to = cell_of(*dst.unsafeGetTensorImpl()), &from = cell_of(*src.unsafeGetTensorImpl());
+  if (&to == &from) return;
+  runtime::Session::get();  // not in a forked child
+  const std::lock_guard lock(launch_mutex());
+  to.buffer = from.buffer;
+  to.producer = from.producer;
+  to.line = from.line;
+  to.lost = from.lost;
+}
+
+bool is_copy_of_bytes(const at::Tensor& dst, const at::Tensor& src) {
+  return dst.scalar_type() == at::kByte && src.scalar_type() == at::kByte && dst.dim() == 1 && is_whole(dst) &&
+         is_whole(src) && dst.sizes() == src.sizes() && dst.numel() > 0;
+}
+
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(on_device(src) || on_device(dst), "_copy_from: neither tensor is on the tpu device");
   if (dst.sizes() != src.sizes()) {
@@ -214,7 +249,10 @@ at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_bloc
   // Complex to real drops the imaginary part, as copy_ warns of elsewhere.
   if (on_device(src) && on_device(dst)) {
     if (src.device() == dst.device()) {
-      if (dst.numel() > 0) copy_on_device(dst, src);
+      if (!Trace::current() && is_copy_of_bytes(dst, src)) {
+        share(dst, src);
+      } else if (dst.numel() > 0)
+        copy_on_device(dst, src);
     } else {
       transfer(dst, src.expand(dst.sizes()));
     }
@@ -297,6 +335,38 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 }
 
 }  // namespace
+
+// Through the host: a program that reinterprets the bytes would be compiled for each size.
+void give_dtype(Cell& cell, const c10::TensorImpl& reader) {
+  const runtime::BufferPtr bytes = content(cell);
+  const ir::DType dtype = to_dtype(c10::typeMetaToScalarType(reader.dtype()));
+  const auto element = static_cast<int64_t>(ir::size_bytes(dtype));
+  if (!bytes || bytes->dtype() != ir::DType::kUI8 || bytes->numel() % element != 0) return;
+  std::vector<int64_t> dims = {bytes->numel() / element};
+  if (reader.storage_offset() == 0 && reader.numel() == dims[0] && reader.is_non_overlapping_and_dense_or_false()) {
+    dims.clear();
+    for (int64_t d : memory_order(reader.strides())) dims.push_back(reader.size(d));
+  }
+  try {
+    std::vector<std::byte> copy;
+    const void* data = nullptr;
+    if (bytes->pjrt().is_on_cpu()) {
+      bytes->pjrt().ready_event().await();
+      data = reinterpret_cast<const void*>(bytes->pjrt().unsafe_pointer());
+    } else {
+      copy.resize(bytes->numel());
+      bytes->pjrt().read(copy.data(), copy.size());
+      data = copy.data();
+    }
+    runtime::BufferPtr typed = runtime::Session::get().to_device(data, dtype, std::move(dims), cell.device,
+                                                                 pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
+    runtime::counters().bytes_to_device -= bytes->numel();  // they were counted when they came
+    const std::lock_guard lock(launch_mutex());
+    if (cell.buffer == bytes) cell.buffer = std::move(typed);
+  } catch (const pjrt::Error& e) {
+    raise(kUploaded, e, cell.device);
+  }
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", TORCH_FN(copy_from));

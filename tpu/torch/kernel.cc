@@ -3,16 +3,21 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "tpu/pjrt/error.h"
 #include "tpu/runtime/activity.h"
 #include "tpu/runtime/counters.h"
 #include "tpu/runtime/shutdown.h"
 #include "tpu/torch/check.h"
+#include "tpu/torch/debug.h"
 #include "tpu/torch/decompose.h"
 #include "tpu/torch/device.h"
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/generator.h"
 #include "tpu/torch/lower.h"
+#include "tpu/torch/memory.h"
 #include "tpu/torch/refusal.h"
 #include "tpu/torch/scalar_type.h"
 
@@ -218,7 +223,7 @@ void push_results(std::vector<at::Tensor> results, const std::vector<std::pair<i
   for (auto [position, number] : numbers) stack->insert(stack->begin() + first + position, number);
 }
 
-void raise(const std::string& op, const pjrt::Error& e) {
+void raise(const std::string& op, const pjrt::Error& e, int device) {
   using Code = pjrt::Error::Code;
   // What a failed operand made fail says so once for each step between.
   std::string words = e.what();
@@ -226,7 +231,7 @@ void raise(const std::string& op, const pjrt::Error& e) {
   if (const size_t last = words.rfind(kStep); last != words.npos) words.erase(0, last + kStep.size());
   const std::string text = op + ": " + words;
   if (e.code() == Code::kResourceExhausted || words.starts_with("Out of memory")) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "The tpu device is out of memory in ", text);
+    out_of_memory(op, words, device >= 0 ? device : current_device());
   }
   switch (e.code()) {
     case Code::kUnimplemented:
@@ -250,10 +255,66 @@ std::mutex& launch_mutex() {
   return *m;
 }
 
-void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args,
-            std::vector<at::Tensor>& results) {
-  const Program& p = *program;
+namespace {
+
+using Buffers = c10::SmallVector<runtime::BufferPtr, 4>;
+
+// What the outputs need beyond the operands that they take over.
+int64_t bytes_needed(const Program& p, const Call& call, c10::ArrayRef<int64_t> not_donated) {
+  int64_t bytes = 0;
+  for (const Output& o : p.outputs) {
+    bytes += std::accumulate(o.dims.begin(), o.dims.end(), static_cast<int64_t>(ir::size_bytes(o.dtype)),
+                             std::multiplies<>());
+  }
+  for (auto [parameter, operand] : p.donations) {
+    if (std::find(not_donated.begin(), not_donated.end(), parameter) != not_donated.end()) continue;
+    const runtime::DeviceBuffer& b = *call.operands[operand].cell->buffer;
+    bytes -= b.numel() * static_cast<int64_t>(ir::size_bytes(b.dtype()));
+  }
+  return bytes;
+}
+
+// Starts the program; once more, after what is in flight has given its memory back where there was too little.
+void execute(const Program& p, const Call& call, c10::ArrayRef<pjrt::c::Buffer*> arguments,
+             c10::ArrayRef<int64_t> not_donated, std::span<pjrt::c::Buffer*> outputs) {
+  if (memory_is_limited()) [[unlikely]] {
+    const std::string why = lacks_memory(call.device, bytes_needed(p, call, not_donated));
+    if (!why.empty()) throw pjrt::Error(pjrt::Error::Code::kResourceExhausted, why);
+  }
   runtime::Session& session = runtime::Session::get();
+  auto run = [&] {
+    const runtime::ExecuteName name(p.op);
+    session.execute(*p.executable, arguments, not_donated, outputs, call.device, current_stream(call.device));
+  };
+  auto is_deleted = [&](const auto& donation) {
+    const runtime::BufferPtr& b = call.operands[donation.second].cell->buffer;
+    return b && b->pjrt().is_deleted();
+  };
+  try {
+    try {
+      run();
+    } catch (const pjrt::Error& e) {
+      if (e.code() != pjrt::Error::Code::kResourceExhausted ||
+          std::any_of(p.donations.begin(), p.donations.end(), is_deleted))
+        throw;
+      session.synchronize(call.device);
+      run();
+      count_retry(call.device);
+    }
+  } catch (const pjrt::Error& e) {
+    for (const auto& donation : p.donations) {
+      if (is_deleted(donation))
+        call.operands[donation.second].cell->lost = p.op + " failed after it had taken over the memory: " + e.what();
+    }
+    throw;
+  }
+}
+
+// The part of a launch that is done under the mutex. Throws pjrt::Error.
+void start(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args,
+           std::vector<at::Tensor>& results, const char* line, Buffers& buffers) {
+  const Program& p = *program;
+  runtime::Session::get();  // not in a forked child
   uint64_t seed = 0, offset = 0;
   if (p.random_draws > 0) {
     c10::GeneratorImpl* g = call.generator ? call.generator : default_generator(call.device).unsafeGetGeneratorImpl();
@@ -288,19 +349,7 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
     if (call.operands[operand].cell->buffer.use_count() > 1) not_donated.push_back(parameter);
   }
   c10::SmallVector<pjrt::c::Buffer*, 8> raw(p.outputs.size() + (p.checks.empty() ? 0 : 1));
-  try {
-    const runtime::ExecuteName name(p.op);
-    session.execute(*p.executable, arguments, not_donated, raw, call.device, current_stream(call.device));
-  } catch (const pjrt::Error& e) {
-    for (auto [parameter, operand] : p.donations) {
-      Cell& cell = *call.operands[operand].cell;
-      if (cell.buffer && cell.buffer->pjrt().is_deleted())
-        cell.lost = p.op + " failed after it had taken over the memory: " + e.what();
-    }
-    raise(p.op, e);
-  }
-
-  c10::SmallVector<runtime::BufferPtr, 4> buffers;
+  execute(p, call, arguments, not_donated, raw);
   const auto& client = p.executable->client();
   for (size_t i = 0; i < p.outputs.size(); ++i) {
     const Output& o = p.outputs[i];
@@ -309,7 +358,8 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
     if (o.write_operand >= 0) {
       Cell& cell = *call.operands[o.write_operand].cell;
       cell.buffer = buffers.back();
-      cell.producer = p.op.c_str();
+      cell.producer = p.producer;
+      cell.line = line;
       cell.lost.clear();
     }
   }
@@ -338,12 +388,39 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
           storages[r.index] = make_storage(r.storage_bytes, call.device);
           Cell& cell = cell_of(*storages[r.index].unsafeGetStorageImpl());
           cell.buffer = buffers[r.index];
-          cell.producer = p.op.c_str();
+          cell.producer = p.producer;
+          cell.line = line;
         }
         results.push_back(make_tensor(storages[r.index], r.dtype, r.sizes, r.strides, r.offset));
       }
     }
   }
+}
+
+// Debug mode: raises here what would be raised at the next read.
+void wait_for(const Buffers& buffers, const std::string& op, const char* line, int device) {
+  try {
+    for (const runtime::BufferPtr& b : buffers) b->pjrt().ready_event().await();
+  } catch (const pjrt::Error& e) {
+    raise(op + called_at(line), e, device);
+  }
+  raise_failed_checks(line);
+}
+
+}  // namespace
+
+void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IValue> args,
+            std::vector<at::Tensor>& results) {
+  const bool blocks = launch_blocking();
+  const char* line = blocks ? calling_line() : nullptr;
+  Buffers buffers;
+  try {
+    start(program, call, args, results, line, buffers);
+  } catch (const pjrt::Error& e) {
+    raise(program->op + called_at(line), e, call.device);
+  }
+  if (blocks) [[unlikely]]
+    wait_for(buffers, program->op, line, call.device);
 }
 
 void run(OpEntry& entry, torch::jit::Stack* stack) {

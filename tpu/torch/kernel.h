@@ -46,7 +46,7 @@ void launch(const ProgramPtr& program, const Call& call, c10::ArrayRef<c10::IVal
 // a buffer that another is giving away. The GIL is never taken under it.
 std::mutex& launch_mutex();
 
-// A PJRT error in the words of PyTorch: throws.
-[[noreturn]] void raise(const std::string& op, const pjrt::Error& error);
+// A PJRT error in the words of PyTorch: throws. Out of memory also says what the device's memory holds.
+[[noreturn]] void raise(const std::string& op, const pjrt::Error& error, int device = -1);
 
 }  // namespace tpu

@@ -63,6 +63,7 @@ struct Check {
 
 struct Program {
   std::string op;
+  const char* producer = nullptr;  // op, never freed: cells outlive programs
   std::shared_ptr<const pjrt::LoadedExecutable> executable;
   std::vector<Parameter> parameters;
   std::vector<Output> outputs;

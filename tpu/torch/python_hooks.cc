@@ -6,6 +6,7 @@
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include "tpu/torch/debug.h"
 #include "tpu/torch/decompose.h"
 
 namespace tpu {
@@ -66,6 +67,30 @@ bool is_interrupt(const std::exception& e) {
   return false;
 }
 
+// The innermost frame that is neither torch's nor ours.
+std::string calling_python_line() {
+  if (!Py_IsInitialized()) return {};
+  py::gil_scoped_acquire gil;
+  static const auto* internal = new std::vector<std::string>{
+      py::str(py::module_::import("os.path").attr("dirname")(py::module_::import("torch").attr("__file__"))),
+      py::str(py::module_::import("os.path").attr("dirname")(py::module_::import("torch_tpu").attr("__file__")))};
+  auto frame =
+      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  while (frame) {
+    auto* f = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
+    const std::string file = py::str(code.attr("co_filename"));
+    const bool is_internal = std::any_of(internal->begin(), internal->end(),
+                                         [&](const std::string& folder) { return file.starts_with(folder + "/"); });
+    if (!is_internal) {
+      return file + ":" + std::to_string(PyFrame_GetLineNumber(f)) + " in " +
+             std::string(py::str(code.attr("co_name")));
+    }
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
+  }
+  return {};
+}
+
 void import_meta_kernels() {
   py::gil_scoped_acquire gil;
   py::module_::import("torch._meta_registrations");
@@ -74,6 +99,7 @@ void import_meta_kernels() {
 }  // namespace
 
 void install_python_hooks() {
+  set_python_line_hook(&calling_python_line);
   set_python_hooks({&import_meta_kernels, &has_decomposition, &call_decomposition, &is_interrupt});
 }
 

@@ -1,5 +1,6 @@
 #include "tpu/torch/trace.h"
 
+#include "tpu/torch/debug.h"
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
@@ -195,6 +196,7 @@ void Trace::check(const ir::Value& failed, const ir::Value& value, std::string e
 ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why) {
   auto program = std::make_shared<Program>();
   program->op = entry.name;
+  program->producer = interned(entry.name);
   ir::Values outputs;
   auto add_output = [&](const ir::Value& v, int write_operand) {
     outputs.push_back(v);

@@ -135,6 +135,20 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return False
 
 
+def is_tf32_supported() -> bool:
+    """False: the format is NVIDIA's. ``torch.set_float32_matmul_precision`` chooses bfloat16 passes instead."""
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """False: nothing is captured; ``torch.compile`` makes one program of many ops."""
+    return False
+
+
+def ipc_collect() -> None:
+    """Does nothing: device memory is not shared between processes."""
+
+
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """True: every TPU computes in bfloat16, and XLA does so on the CPU."""
     return True
