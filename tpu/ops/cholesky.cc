@@ -92,14 +92,27 @@ Value first_zero(const Value& v) {
   return ir::select(is_none, ir::zeros_like(found), ir::add(found, ir::full_like(found, 1)));
 }
 
+// `zero` as first_zero gives it.
+void check_singular(Op& o, const Value& zero) {
+  const std::string end = "the inversion could not be completed because the input matrix is singular.";
+  const Value found = ir::compare(zero, ir::zeros_like(zero), "GT");
+  if (o.in(0).rank() == 2) {
+    const Value place = ir::convert(ir::reshape(zero, {}), DType::kI64);
+    o.context().check(ir::reshape(found, {}), place, "LinAlgError",
+                      "cholesky_inverse: The diagonal element {} is zero, " + end);
+    return;
+  }
+  const Value element = ir::iota(o.builder(), Type(DType::kI64, zero.dims()), 0);
+  const Value first = min_over(ir::select(found, element, ir::full_like(element, zero.dim(0))), {0});
+  o.context().check(any_over(found, {0}), first, "LinAlgError",
+                    "cholesky_inverse: (Batch element {}): A diagonal element is zero, " + end);
+}
+
 Value cholesky_inverse(Op& o) {
   const Value l = lower_of(o.in(0), o.flag("upper"));
   const int64_t n = l.dim(1);
   if (l.type().numel() == 0) return o.in(0);
-  const Value zero = ir::convert(max_over(first_zero(l), {0}), DType::kI64);
-  o.context().check(ir::compare(zero, ir::zeros_like(zero), "GT"), zero, "RuntimeError",
-                    "The diagonal element {} is zero, the inversion could not be completed because the input matrix "
-                    "is singular.");
+  check_singular(o, first_zero(l));
   return from_batch(solve_with_factor(l, identity(l, n, n)), o.out());
 }
 

@@ -31,8 +31,8 @@ struct Panel {
 
 // Eliminates `steps` columns of the panel, whose diagonal starts at row `start`.
 Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool pivoting) {
-  const Values out = for_loop(
-      steps, {panel.matrix, panel.order, panel.pivots, panel.info}, [&](const Value& j, const Values& s) {
+  const Values out =
+      for_loop(steps, {panel.matrix, panel.order, panel.pivots, panel.info}, [&](const Value& j, const Values& s) {
         const Value at = ir::add(start, j), one = int_scalar(at.builder(), 1);
         Value matrix = s[0], order = s[1];
         Value other = ir::broadcast_to(at, {matrix.dim(0)});
@@ -44,8 +44,8 @@ Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool
           matrix = swap_rows(matrix, at, other);
           order = swap_rows(order, at, other);
         }
-        const Value pivots =
-            with_columns(s[2], at, ir::reshape(ir::add(other, ir::broadcast_to(one, other.dims())), {other.dim(0), 1, 1}));
+        const Value pivots = with_columns(
+            s[2], at, ir::reshape(ir::add(other, ir::broadcast_to(one, other.dims())), {other.dim(0), 1, 1}));
         const Value column = columns_at(matrix, j, 1), row = rows_at(matrix, at, 1);
         const Value pivot = rows_at(column, at, 1);  // [batch, 1, 1]
         const Value is_zero = ir::compare(pivot, ir::zeros_like(pivot), "EQ");
@@ -80,7 +80,8 @@ Lu factor_lu(const Value& a, bool pivoting) {
   const auto block = [&](const Value& i, const Values& s) {
     const Value start = ir::multiply(i, int_scalar(b, width)), end = ir::add(start, int_scalar(b, width));
     const Value steps = ir::minimum(int_scalar(b, width), ir::subtract(int_scalar(b, k), start));
-    const Panel panel = eliminate({columns_at(s[0], start, width), row_numbers(whole), s[2], s[3]}, start, steps, pivoting);
+    const Panel panel =
+        eliminate({columns_at(s[0], start, width), row_numbers(whole), s[2], s[3]}, start, steps, pivoting);
     Value matrix = s[0], order = s[1];
     if (pivoting) {
       const Value moved = ir::reshape(panel.order, {batch, whole.dim(1)});
@@ -151,7 +152,8 @@ Value empty(Op& o, size_t output) { return ir::constant(o.builder(), 0, o.out(ou
 
 Values lu_factor_ex(Op& o) {
   const Lu f = factor_lu(as_batch(o.in(0)), o.flag("pivot"));
-  return {from_batch(f.factors, o.out(0)), ir::reshape(f.pivots, o.out(1).dims()), ir::reshape(f.info, o.out(2).dims())};
+  return {from_batch(f.factors, o.out(0)), ir::reshape(f.pivots, o.out(1).dims()),
+          ir::reshape(f.info, o.out(2).dims())};
 }
 
 Values lu(Op& o) {

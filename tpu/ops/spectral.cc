@@ -52,8 +52,7 @@ Values turn(const Halves& x, int64_t rows) {
   const Value cosine = ir::rsqrt(ir::add(one, ir::multiply(t, t)));
   const Value c = ir::convert(cosine, dtype), s = ir::convert(ir::multiply(cosine, t), dtype);
   // The right column by this phase, so that the product of the two is real.
-  const Value phase = ir::select(is_open, ir::divide(ir::conj(dot), ir::convert(safe, dtype)),
-                                 ir::convert(one, dtype));
+  const Value phase = ir::select(is_open, ir::divide(ir::conj(dot), ir::convert(safe, dtype)), ir::convert(one, dtype));
   const auto times = [&](const Value& factor, const Value& columns) {
     return ir::multiply(stretched(factor, columns), columns);
   };
@@ -109,7 +108,8 @@ Value orthogonalized(const Value& x, int64_t rows) {
 Value order_of(const Value& keys, bool descending) {
   const Value place = ir::iota(keys.builder(), Type(DType::kI32, keys.dims()), 1);
   return ir::sort({keys, place}, 1, true, [descending](const Values& a) {
-    return Values{descending ? ir::compare(a[0], a[1], "GT", "TOTALORDER") : ir::compare(a[0], a[1], "LT", "TOTALORDER")};
+    return Values{descending ? ir::compare(a[0], a[1], "GT", "TOTALORDER")
+                             : ir::compare(a[0], a[1], "LT", "TOTALORDER")};
   })[1];
 }
 
@@ -207,22 +207,26 @@ Svd factor_svd(const Value& a, bool is_full, bool with_vectors) {
 namespace {
 
 // Reports a matrix that no rotation makes converge.
-void check_finite(Op& o, const Value& a, const std::string& message) {
+void check_finite(Op& o, const Value& a, const std::string& api, const std::string& message) {
   if (a.type().numel() == 0) return;
   const Value bad = any_over(ir::not_(ir::is_finite(ir::abs(a))), {1, 2});
   const Value place = ir::iota(o.builder(), Type(DType::kI64, bad.dims()), 0);
   const Value first = min_over(ir::select(bad, place, ir::full_like(place, a.dim(0))), {0});
   const std::string which = o.in(0).rank() > 2 ? "(Batch element {}): " : "";
-  o.context().check(any_over(bad, {0}), first, "RuntimeError", which + message);
+  o.context().check(any_over(bad, {0}), first, "LinAlgError", api + ": " + which + message);
 }
 
 Values eigh(Op& o) {
   const Value a = as_batch(o.in(0));
   const std::string side = o.text("UPLO");
   const Value h = hermitian_of(a, side != "U" && side != "u");
-  check_finite(o, h,
-               "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
-               "eigenvalues.");
+  // Of two rows LAPACK gives NaN without complaint.
+  if (h.dim(1) > 2) {
+    check_finite(
+        o, h, "linalg.eigh",
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
+        "eigenvalues.");
+  }
   const Eigh e = eigen_hermitian(h);
   const bool with_vectors = o.flag("compute_v");
   return {ir::reshape(e.values, o.out(0).dims()),
@@ -231,7 +235,8 @@ Values eigh(Op& o) {
 
 Values svd(Op& o) {
   const Value a = as_batch(o.in(0));
-  check_finite(o, a, "The algorithm failed to converge because the input matrix contained non-finite values.");
+  check_finite(o, a, "linalg.svd",
+               "The algorithm failed to converge because the input matrix contained non-finite values.");
   const bool with_vectors = o.flag("compute_uv");
   const Svd f = factor_svd(a, o.flag("full_matrices"), with_vectors);
   const Value s = ir::reshape(f.s, o.out(1).dims());

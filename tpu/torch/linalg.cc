@@ -143,13 +143,16 @@ LeastSquares lstsq(const at::Tensor& input, const at::Tensor& other, std::option
   if (m > n && driver != "gelsy" && (driver == "gels" || rank.eq(n).all().item<bool>())) {
     const at::Tensor rest = at::matmul(a, solution).sub(right).abs();
     residuals = rest.mul(rest).sum(-2);
+    // LAPACK's gels sets the right side to zero where there are no unknowns.
+    if (driver == "gels" && is_empty) residuals.zero_();
   }
   return {is_vector ? solution.squeeze(-1) : solution, residuals, rank, singular};
 }
 
 std::tuple<at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&> lstsq_out(
-    const at::Tensor& input, const at::Tensor& other, std::optional<double> rcond, std::optional<std::string_view> driver,
-    at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank, at::Tensor& singular_values) {
+    const at::Tensor& input, const at::Tensor& other, std::optional<double> rcond,
+    std::optional<std::string_view> driver, at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank,
+    at::Tensor& singular_values) {
   const auto [x, r, n, s] = tpu::lstsq(input, other, rcond, driver);
   const auto put = [](at::Tensor& out, const at::Tensor& value) {
     at::native::resize_output(out, value.sizes());
