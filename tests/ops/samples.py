@@ -63,7 +63,9 @@ def assert_same(got, want, what, skip=(), tolerance=None):
         assert g.device.type == "tpu" and g.shape == w.shape and g.dtype == w.dtype, f"{what}, result {i}"
         if i in skip:
             continue
-        rtol, atol = tolerance if tolerance and (w.is_floating_point() or w.is_complex()) else TOLERANCE.get(w.dtype, (0, 0))
+        rtol, atol = (
+            tolerance if tolerance and (w.is_floating_point() or w.is_complex()) else TOLERANCE.get(w.dtype, (0, 0))
+        )
         torch.testing.assert_close(
             g.detach().cpu(),
             w.detach(),

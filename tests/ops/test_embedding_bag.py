@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from ops.samples import case_id, cases, check
 
 
-@pytest.mark.parametrize("case", cases("nn.functional.embedding_bag", dtypes=(torch.float32, torch.float64)), ids=case_id)
+@pytest.mark.parametrize(
+    "case", cases("nn.functional.embedding_bag", dtypes=(torch.float32, torch.float64)), ids=case_id
+)
 def test_samples_as_on_cpu(case):
     check(*case, samples=100)
 

@@ -28,7 +28,9 @@ def known(names):
     return [name for name in names if name in present]
 
 
-@pytest.mark.parametrize("case", cases(*known(SOLVED + SPECTRAL), dtypes=(torch.float64, torch.complex128)), ids=case_id)
+@pytest.mark.parametrize(
+    "case", cases(*known(SOLVED + SPECTRAL), dtypes=(torch.float64, torch.complex128)), ids=case_id
+)
 def test_samples_and_gradients_as_on_cpu(case):
     check_determined(*case, samples=4)
 
@@ -105,7 +107,9 @@ def test_systems_inverse_and_determinants(n, batch, dtype):
     there = a.to("tpu")
     for matrix, given in ((a, there), (a.mT, there.mT)):  # PyTorch factors the transpose of a row-major matrix
         assert_near(torch.linalg.solve(given, b.to("tpu")), torch.linalg.solve(matrix, b), 10)
-        assert_near(torch.linalg.solve(given, b.mT.to("tpu"), left=False), torch.linalg.solve(matrix, b.mT, left=False), 10)
+        assert_near(
+            torch.linalg.solve(given, b.mT.to("tpu"), left=False), torch.linalg.solve(matrix, b.mT, left=False), 10
+        )
         assert_near(torch.linalg.inv(given), torch.linalg.inv(matrix), 10)
         sign, log = torch.linalg.slogdet(given)
         want = torch.linalg.slogdet(matrix)
@@ -131,7 +135,9 @@ def test_triangular_systems(upper, left, unit, dtype):
     a = a + torch.full_like(a, float("inf")).tril(-1) if upper else a + torch.full_like(a, float("inf")).triu(1)
     a = torch.where(a.isnan(), torch.zeros_like(a), a)
     want = torch.linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
-    assert_near(torch.linalg.solve_triangular(a.to("tpu"), b.to("tpu"), upper=upper, left=left, unitriangular=unit), want)
+    assert_near(
+        torch.linalg.solve_triangular(a.to("tpu"), b.to("tpu"), upper=upper, left=left, unitriangular=unit), want
+    )
 
 
 def test_a_zero_on_the_diagonal_divides():
@@ -310,7 +316,7 @@ def test_errors_as_on_cpu(name, shape):
 
 
 def test_values_that_are_not_finite_are_errors_when_read():
-    with pytest.raises(torch.linalg.LinAlgError, match="linalg.eigh: The algorithm failed to converge"):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"linalg\.eigh: The algorithm failed to converge"):
         torch.linalg.eigvalsh(torch.full((3, 3), float("nan"), device="tpu")).cpu()
     with pytest.raises(torch.linalg.LinAlgError, match="The diagonal element 2 is zero"):
         torch.cholesky_inverse(torch.tensor([[1.0, 0.0], [0.0, 0.0]], device="tpu")).cpu()

@@ -88,5 +88,5 @@ def test_multi_margin_loss_errors():
         F.multi_margin_loss(x, torch.tensor([0, 1, 2], device="tpu"), p=3)
     with pytest.raises(RuntimeError, match="target out of range"):
         F.multi_margin_loss(x, torch.tensor([0, 7, 1], device="tpu")).item()
-    with pytest.raises(RuntimeError, match="target tensor should be 1-D|inconsistent target size"):
+    with pytest.raises(RuntimeError, match=r"target tensor should be 1-D|inconsistent target size"):
         F.multi_margin_loss(x, torch.tensor([0, 1], device="tpu"))
