@@ -8,7 +8,8 @@ from ops.samples import case_id, cases, check
 
 @pytest.mark.parametrize("case", cases("nn.functional.ctc_loss", dtypes=(torch.float32, torch.float64)), ids=case_id)
 def test_samples_as_on_cpu(case):
-    check(*case, samples=20)
+    # Sums over all alignments in single precision: only the loss itself is as exact as elsewhere.
+    check(*case, samples=20, grad_dtypes=(torch.float64,))
 
 
 @pytest.mark.parametrize("form", ["padded", "joined"])

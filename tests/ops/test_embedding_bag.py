@@ -23,12 +23,24 @@ def test_empty_bags_padding_and_gradient(mode, padding, last):
     results = []
     for device in ("cpu", "tpu"):
         weight = table.to(device, copy=True).requires_grad_()
-        out = F.embedding_bag(indices.to(device), weight, offsets.to(device), mode=mode, padding_idx=padding,
-                              include_last_offset=last, scale_grad_by_freq=mode != "max")  # fmt: skip
+        out = F.embedding_bag(
+            indices.to(device), weight, offsets.to(device), mode=mode, padding_idx=padding, include_last_offset=last
+        )
         out.mul(torch.arange(1.0, out.numel() + 1, device=device).reshape(out.shape)).sum().backward()
         results.append((out.detach().cpu(), weight.grad.cpu()))
     for want, got in zip(*results, strict=True):
         torch.testing.assert_close(got, want)
+
+
+def test_gradients_scaled_by_frequency():
+    # As of F.embedding: the CPU's own embedding_bag divides by the count of another index.
+    table, indices = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 2, 2, 5, 0, 1, 2])
+    want = table.clone().requires_grad_()
+    F.embedding(indices, want, scale_grad_by_freq=True).sum().backward()
+    got = table.to("tpu").requires_grad_()
+    offsets = torch.tensor([0, 3, 3, 6], device="tpu")
+    F.embedding_bag(indices.to("tpu"), got, offsets, mode="sum", scale_grad_by_freq=True).sum().backward()
+    torch.testing.assert_close(got.grad.cpu(), want.grad)
 
 
 def test_wrong_indices_and_offsets_are_errors():

@@ -2,6 +2,7 @@
 // (Graves et al. 2006). Lengths are operands, so that programs serve all of them. Sums of probabilities are kept as
 // logarithms; one loop step is one time step of all sequences.
 #include <algorithm>
+#include <limits>
 
 #include "tpu/ops/indexing.h"
 #include "tpu/ops/matrix.h"
@@ -175,10 +176,14 @@ Value ctc_loss_backward(Op& o) {
     const Value counts = per_row(ir::compare(p.lengths, t, "GT"), slope);
     return Values{put_step(s[0], t, ir::select(counts, slope, ir::zeros_like(slope))), beta};
   });
-  if (!o.flag("zero_infinity")) return out[0];
+  // An impossible target has no slope: NaN in all of its steps, as on the CPU, or zero where that is asked for.
   const Value lost = ir::compare(loss, ir::highest(o.builder(), Type(dtype, {})), "EQ");
-  const Value everywhere = ir::broadcast_in_dim(lost, Type(DType::kI1, out[0].dims()), {1});
-  return ir::select(everywhere, ir::zeros_like(out[0]), out[0]);
+  const Type full(DType::kI1, out[0].dims());
+  const Value time = ir::iota(o.builder(), Type(DType::kI32, full.dims()), 0);
+  const Value steps = ir::broadcast_in_dim(p.lengths, Type(DType::kI32, full.dims()), {1});
+  const Value everywhere = ir::and_(ir::broadcast_in_dim(lost, full, {1}), ir::compare(time, steps, "LT"));
+  const double value = o.flag("zero_infinity") ? 0 : std::numeric_limits<double>::quiet_NaN();
+  return ir::select(everywhere, ir::full_like(out[0], value), out[0]);
 }
 
 std::vector<Type> loss_types(Op& o) {

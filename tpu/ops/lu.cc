@@ -54,10 +54,13 @@ Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool
         // Below a zero pivot all is zero, so it divides by one.
         const Value divisor = stretched(ir::select(is_zero, ir::full_like(pivot, 1), pivot), column);
         const Value is_below = ir::compare(row_index(column), at, "GT");
-        const Value below = keep(is_below, ir::divide(column, divisor));
-        const Value later = keep(ir::compare(column_index(row), j, "GT"), row);
-        const Value rest = ir::subtract(matrix, ir::multiply(stretched(below, matrix), stretched(later, matrix)));
-        return Values{with_columns(rest, j, ir::select(is_below, below, column)), order, pivots, info};
+        const Value factor = ir::select(is_below, ir::divide(column, divisor), column);
+        // Not by factors of zero: rows above may be infinite.
+        const Value is_inner =
+            ir::and_(ir::compare(row_index(matrix), at, "GT"), ir::compare(column_index(matrix), j, "GT"));
+        const Value product = ir::multiply(stretched(factor, matrix), stretched(row, matrix));
+        const Value rest = ir::select(is_inner, ir::subtract(matrix, product), matrix);
+        return Values{with_columns(rest, j, factor), order, pivots, info};
       });
   return {out[0], out[1], out[2], out[3]};
 }
@@ -199,11 +202,6 @@ Value lu_solve(Op& o) {
   return from_batch(solve(factors, order, as_batch(right, batch), o.flag("left"), o.flag("adjoint")), o.out());
 }
 
-// PyTorch factors the transpose of a real row-major matrix, which LAPACK reads without a copy; gradients rely on it.
-bool factors_transpose(Op& o) { return o.argument("A").is_contiguous && !ir::is_complex(o.in("A").dtype()); }
-
-Lu factor_for(Op& o, const Value& a) { return factor_lu(factors_transpose(o) ? matrix_transpose(a) : a); }
-
 Values solve_ex(Op& o) {
   Value a = o.in("A"), right = o.in("B");
   const Dims& rows = a.dims();
@@ -211,7 +209,7 @@ Values solve_ex(Op& o) {
   const bool is_vector = right.rank() == 1 || (right.rank() == a.rank() - 1 &&
                                                std::equal(rows.begin(), rows.end() - 1, right.dims().begin()));
   if (is_vector) right = ir::unsqueeze(right, right.rank());
-  const Lu f = factor_for(o, as_batch(a));
+  const Lu f = factor_lu(as_batch(a));
   const Dims own(rows.begin(), rows.end() - 2), batch = batch_of(a, right);
   const auto spread = [&](const Value& v, Dims dims) {
     Dims full = own, wide = batch;
@@ -223,9 +221,7 @@ Values solve_ex(Op& o) {
   };
   const int64_t n = rows.back();
   const Value factors = spread(f.factors, {n, n}), order = spread(f.order, {n}), b = as_batch(right, batch);
-  const bool left = o.flag("left"), transposed = factors_transpose(o);
-  // Of a real matrix the adjoint is the transpose.
-  const Value x = solve(factors, order, b, left, transposed);
+  const Value x = solve(factors, order, b, o.flag("left"), false);
   return {from_batch(x, o.out(0)), from_batch(f.factors, o.out(1)), ir::reshape(f.pivots, o.out(2).dims()),
           ir::reshape(f.info, o.out(3).dims())};
 }
@@ -244,6 +240,12 @@ Value parity(const Lu& f, DType dtype) {
   const Value one = ir::constant(f.pivots.builder(), 1, Type(dtype, f.pivots.dims()));
   return product_over(ir::select(swapped, ir::negate(one), one), {1});
 }
+
+// For determinants PyTorch factors the transpose of a real row-major matrix, which LAPACK reads without a copy, and
+// its gradients rely on that.
+bool factors_transpose(Op& o) { return o.argument("A").is_contiguous && !ir::is_complex(o.in("A").dtype()); }
+
+Lu factor_for(Op& o, const Value& a) { return factor_lu(factors_transpose(o) ? matrix_transpose(a) : a); }
 
 Values det(Op& o) {
   const Lu f = factor_for(o, as_batch(o.in(0)));

@@ -171,9 +171,10 @@ Value substitute(const Value& a, const Value& b, bool has_unit_diagonal) {
     const Value column = columns_at(a, j, 1);
     Value x = rows_at(s[0], j, 1);
     if (!has_unit_diagonal) x = ir::divide(x, stretched(rows_at(column, j, 1), x));
-    const Value below = keep(ir::compare(row_index(column), j, "GT"), column);
-    const Value rest = ir::subtract(s[0], ir::multiply(stretched(below, s[0]), stretched(x, s[0])));
-    return Values{with_rows(rest, j, x)};
+    const Value rest = ir::subtract(s[0], ir::multiply(stretched(column, s[0]), stretched(x, s[0])));
+    // Not by a factor of zero: what is already found may be infinite.
+    const Value is_below = ir::compare(row_index(s[0]), j, "GT");
+    return Values{with_rows(ir::select(is_below, rest, s[0]), j, x)};
   })[0];
 }
 
