@@ -294,6 +294,10 @@ FAILING = {
     "lu_factor_ex": lambda a: torch.linalg.lu_factor_ex(a, check_errors=True),
     "not square": lambda a: torch.linalg.det(a[..., :1]),
     "torch.cholesky of what is not square": lambda a: torch.cholesky(a[..., :1]),
+    "half": lambda a: torch.linalg.cholesky(a.half()),
+    "bfloat16": lambda a: torch.linalg.svd(a.bfloat16()),
+    "driver": lambda a: torch.linalg.svd(a, driver="gesvd"),
+    "a vector": lambda a: torch.geqrf(a[..., 0].reshape(-1)),
     "svd of NaN": lambda a: torch.linalg.svdvals(a * float("nan")).cpu(),
 }
 

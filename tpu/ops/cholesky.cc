@@ -64,6 +64,7 @@ namespace {
 Value lower_of(const Value& a, bool upper) { return upper ? adjoint(as_batch(a)) : as_batch(a); }
 
 Values cholesky_ex(Op& o) {
+  check_precision(o.in(0), "cholesky_cpu");
   const bool upper = o.flag("upper");
   const Cholesky c = factor_cholesky(lower_of(o.in(0), upper));
   const Value factor = upper ? adjoint(c.factor) : c.factor;
@@ -77,6 +78,7 @@ Value solve_with_factor(const Value& l, const Value& b) {
 }
 
 Value cholesky_solve(Op& o) {
+  check_precision(o.in("self"), "cholesky_solve_cpu");
   const Dims batch = batch_of(o.in("self"), o.in("A"));
   const Value a = as_batch(o.in("A"), batch), l = o.flag("upper") ? adjoint(a) : a;
   return from_batch(solve_with_factor(l, as_batch(o.in("self"), batch)), o.out());
@@ -109,6 +111,7 @@ void check_singular(Op& o, const Value& zero) {
 }
 
 Value cholesky_inverse(Op& o) {
+  check_precision(o.in(0), "cholesky_inverse_out_cpu");
   const Value l = lower_of(o.in(0), o.flag("upper"));
   const int64_t n = l.dim(1);
   if (l.type().numel() == 0) return o.in(0);

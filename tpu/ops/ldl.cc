@@ -140,6 +140,7 @@ Values factor(const Value& a, bool is_hermitian) {
 }
 
 Values ldl_factor_ex(Op& o) {
+  check_precision(o.in(0), "ldl_factor_kernel_cpu");
   const Value a = as_batch(o.in(0));
   if (a.type().numel() == 0) {
     return {o.in(0), ir::constant(o.builder(), 0, o.out(1)), ir::constant(o.builder(), 0, o.out(2))};
@@ -217,6 +218,7 @@ Value solve(const Value& ld, const Value& pivots, const Value& right, bool is_he
 }
 
 Value ldl_solve(Op& o) {
+  check_precision(o.in(0), "ldl_solve_kernel_cpu");
   const Value self = o.in("LD"), right = o.in("B");
   const Dims batch = batch_of(self, right);
   if (o.out().numel() == 0 || self.type().numel() == 0) return ir::constant(o.builder(), 0, o.out());

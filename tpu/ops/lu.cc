@@ -154,12 +154,14 @@ Value permutation_matrix(const Value& order, DType dtype) {
 Value empty(Op& o, size_t output) { return ir::constant(o.builder(), 0, o.out(output)); }
 
 Values lu_factor_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_lu(as_batch(o.in(0)), o.flag("pivot"));
   return {from_batch(f.factors, o.out(0)), ir::reshape(f.pivots, o.out(1).dims()),
           ir::reshape(f.info, o.out(2).dims())};
 }
 
 Values lu(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const bool pivoting = o.flag("pivot");
   const Lu f = factor_lu(as_batch(o.in(0)), pivoting);
   return {pivoting ? from_batch(permutation_matrix(f.order, o.out(0).dtype()), o.out(0)) : empty(o, 0),
@@ -195,6 +197,7 @@ Value solve(const Value& factors, const Value& order, const Value& b, bool left,
 }
 
 Value lu_solve(Op& o) {
+  check_precision(o.in("LU"), "linalg.lu_solve_cpu");
   const Value lu = o.in("LU"), right = o.in("B");
   const Dims batch = batch_of(lu, right);
   const Value factors = as_batch(lu, batch);
@@ -203,6 +206,7 @@ Value lu_solve(Op& o) {
 }
 
 Values solve_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   Value a = o.in("A"), right = o.in("B");
   const Dims& rows = a.dims();
   // PyTorch takes B as vectors where its shape is that of A without the last dimension.
@@ -227,6 +231,7 @@ Values solve_ex(Op& o) {
 }
 
 Values inv_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Value a = as_batch(o.in(0));
   const Lu f = factor_lu(a);
   const Value x = solve_lu(f.factors, f.order, identity(a, a.dim(1), a.dim(1)), false);
@@ -248,6 +253,7 @@ bool factors_transpose(Op& o) { return o.argument("A").is_contiguous && !ir::is_
 Lu factor_for(Op& o, const Value& a) { return factor_lu(factors_transpose(o) ? matrix_transpose(a) : a); }
 
 Values det(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_for(o, as_batch(o.in(0)));
   const Value d = diagonal(f.factors);
   const Value value = ir::multiply(product_over(d, {1}), parity(f, d.dtype()));
@@ -263,6 +269,7 @@ Value direction(const Value& v) {
 }
 
 Values slogdet(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_for(o, as_batch(o.in(0)));
   const Value d = diagonal(f.factors);
   const Value sign = ir::multiply(product_over(direction(d), {1}), parity(f, d.dtype()));
@@ -272,6 +279,7 @@ Values slogdet(Op& o) {
 }
 
 Value solve_triangular(Op& o) {
+  check_precision(o.in(0), "triangular_solve_cpu");
   const Value self = o.in("self"), right = o.in("B");
   const Dims batch = batch_of(self, right);
   const Triangle t{.is_lower = !o.flag("upper"), .has_unit_diagonal = o.flag("unitriangular")};
@@ -280,6 +288,7 @@ Value solve_triangular(Op& o) {
 }
 
 Values triangular_solve(Op& o) {
+  check_precision(o.in(0), "triangular_solve_cpu");
   const Value right = o.in("self"), self = o.in("A");
   const Dims batch = batch_of(self, right);
   Triangle t{.is_lower = !o.flag("upper"), .has_unit_diagonal = o.flag("unitriangular")};

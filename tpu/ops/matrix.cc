@@ -18,6 +18,13 @@ Value zero_of(const Value& v) { return ir::constant(v.builder(), 0, Type(v.dtype
 
 }  // namespace
 
+void check_precision(const Value& v, const std::string& kernel) {
+  const DType real = ir::real_of(v.dtype());
+  if (real == DType::kF32 || real == DType::kF64) return;
+  const std::string name = real == DType::kF16 ? "Half" : real == DType::kBF16 ? "BFloat16" : "an integer dtype";
+  throw UserError("\"" + kernel + "\" not implemented for '" + name + "'", "NotImplementedError");
+}
+
 Value as_batch(const Value& v) {
   const Dims& dims = v.dims();
   return ir::reshape(v, {product(dims, dims.size() - 2), dims[dims.size() - 2], dims.back()});

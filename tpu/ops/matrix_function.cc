@@ -10,7 +10,7 @@ namespace {
 
 // Scaled by 2^-s to a 1-norm of at most one, Taylor's series, then squared s times.
 Value matrix_exp(Op& o) {
-  const Value a = as_batch(o.in(0));
+  const Value a = as_batch(o.compute(0));
   if (a.type().numel() == 0) return o.in(0);
   ir::Builder& b = o.builder();
   const DType dtype = a.dtype(), real = ir::real_of(dtype);

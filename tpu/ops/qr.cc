@@ -141,11 +141,14 @@ Value apply_reflectors(const Value& packed, const Value& tau, const Value& c, bo
 namespace {
 
 Values geqrf(Op& o) {
+  if (o.in(0).rank() < 2) throw UserError("torch.geqrf: input must have at least 2 dimensions.");
+  check_precision(o.in(0), "geqrf_cpu");
   const Qr f = factor_qr(as_batch(o.in(0)));
   return {from_batch(f.packed, o.out(0)), ir::reshape(f.tau, o.out(1).dims())};
 }
 
 Values qr(Op& o) {
+  check_precision(o.in(0), "geqrf_cpu");
   const std::string mode = o.text("mode");
   const Value a = as_batch(o.in(0));
   const int64_t m = a.dim(1), n = a.dim(2), k = std::min(m, n);
@@ -160,12 +163,14 @@ Values qr(Op& o) {
 Value flat_tau(const Value& tau, int64_t batch) { return ir::reshape(tau, {batch, tau.dim(tau.rank() - 1)}); }
 
 Value householder_product(Op& o) {
+  check_precision(o.in(0), "orgqr_cpu");
   const Value packed = as_batch(o.in(0)), tau = flat_tau(o.in(1), packed.dim(0));
   const Value start = identity(packed, packed.dim(1), packed.dim(2));
   return from_batch(apply_reflectors(corner(packed, packed.dim(1), tau.dim(1)), tau, start, false), o.out());
 }
 
 Value ormqr(Op& o) {
+  check_precision(o.in(0), "ormqr_cpu");
   const Value self = as_batch(o.in(0)), tau = flat_tau(o.in(1), self.dim(0)), c = as_batch(o.in(2));
   const Value packed = corner(self, self.dim(1), tau.dim(1));
   const bool transposed = o.flag("transpose");
@@ -176,6 +181,7 @@ Value ormqr(Op& o) {
 
 std::vector<Type> geqrf_types(Op& o) {
   const Type type = o.in(0).type();
+  if (type.rank() < 2) return {type, type};  // the rule says so
   Dims tau(type.dims().begin(), type.dims().end() - 2);
   tau.push_back(std::min(type.dim(type.rank() - 2), type.dim(type.rank() - 1)));
   return {type, Type(type.dtype(), tau)};

@@ -232,6 +232,7 @@ void check_finite(Op& o, const Value& a, const std::string& api, const std::stri
 }
 
 Values eigh(Op& o) {
+  check_precision(o.in(0), "linalg_eigh_cpu");
   const Value a = as_batch(o.in(0));
   const std::string side = o.text("UPLO");
   const Value h = hermitian_of(a, side != "U" && side != "u");
@@ -249,6 +250,11 @@ Values eigh(Op& o) {
 }
 
 Values svd(Op& o) {
+  if (o.has("driver")) {
+    throw UserError(
+        "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.");
+  }
+  check_precision(o.in(0), "linalg_svd_cpu");
   const Value a = as_batch(o.in(0));
   check_finite(o, a, "linalg.svd",
                "The algorithm failed to converge because the input matrix contained non-finite values.");

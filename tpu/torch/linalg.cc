@@ -89,7 +89,8 @@ LeastSquares lstsq(const at::Tensor& input, const at::Tensor& other, std::option
   TORCH_CHECK(input.scalar_type() == other.scalar_type(),
               "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype ",
               input.scalar_type(), " and other's dtype ", other.scalar_type());
-  TORCH_CHECK(at::isFloatingType(input.scalar_type()) || at::isComplexType(input.scalar_type()),
+  const at::ScalarType real_type = c10::toRealValueType(input.scalar_type());
+  TORCH_CHECK(real_type == at::kFloat || real_type == at::kDouble,
               "This function doesn't handle types other than float and double");
   const int64_t extra = input.dim() - other.dim();
   TORCH_CHECK(extra >= 0 && extra <= 1,
