@@ -56,14 +56,16 @@ def tensors(value):
     return [t for v in value for t in tensors(v)] if isinstance(value, (list, tuple)) else []
 
 
-def assert_same(got, want, what, skip=()):
+def assert_same(got, want, what, skip=(), tolerance=None):
     got, want = tensors(got), tensors(want)
     assert len(got) == len(want), what
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
         assert g.device.type == "tpu" and g.shape == w.shape and g.dtype == w.dtype, f"{what}, result {i}"
         if i in skip:
             continue
-        rtol, atol = TOLERANCE.get(w.dtype, (0, 0))
+        rtol, atol = (
+            tolerance if tolerance and (w.is_floating_point() or w.is_complex()) else TOLERANCE.get(w.dtype, (0, 0))
+        )
         torch.testing.assert_close(
             g.detach().cpu(),
             w.detach(),
@@ -72,6 +74,25 @@ def assert_same(got, want, what, skip=()):
             equal_nan=True,
             msg=lambda m, i=i: f"{what}, result {i}: {m}",
         )
+
+
+def check_determined(op, dtype, *, samples=2, grad=True, tolerance=None):
+    """Runs the op's first samples and compares what PyTorch makes of the results before it takes gradients: signs and
+    phases that are free are gone from it."""
+    torch.manual_seed(0)
+    for n, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad and op.supports_autograd)):
+        if n == samples:
+            break
+        what = f"{op.name} sample {n} {dtype}"
+        determined = sample.output_process_fn_grad or (lambda out: out)
+        results = []
+        for device in ("tpu", "cpu"):
+            out, args, kwargs = applied(op, sample, device)
+            out = determined(out)
+            results.append((out, gradients(out, tensors(args) + tensors(kwargs)) if grad else []))
+        (got, got_grad), (want, want_grad) = results
+        assert_same(got, want, what, tolerance=tolerance)
+        assert_same(got_grad, want_grad, what + " gradient", tolerance=tolerance)
 
 
 def applied(function, sample, device):
@@ -91,9 +112,9 @@ def gradients(out, inputs):
     return [g for g in found if g is not None]
 
 
-def check(op, dtype, *, samples=2, skip=(), grad=True):
+def check(op, dtype, *, samples=2, skip=(), grad=True, grad_dtypes=(torch.float32,)):
     """Runs the op's first samples; `skip` names results that are not determined (places of equal elements)."""
-    grad = grad and dtype is torch.float32 and op.supports_autograd
+    grad = grad and dtype in grad_dtypes and op.supports_autograd
     torch.manual_seed(0)
     for n, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
         if n == samples:

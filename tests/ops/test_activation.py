@@ -78,3 +78,23 @@ def test_gelu_of_both_kinds():
     for kind in ("none", "tanh"):
         same(lambda t, kind=kind: torch.nn.functional.gelu(t, approximate=kind), x)
         same(lambda t, kind=kind: torch.ops.aten.gelu_backward(t, t, approximate=kind), x)
+
+
+def test_rrelu_draws_slopes_within_its_bounds_while_training():
+    x = torch.linspace(-3, 3, 1001)
+    torch.manual_seed(0)
+    there = x.to("tpu").requires_grad_()
+    y = torch.nn.functional.rrelu(there, 0.1, 0.5, training=True)
+    y.sum().backward()
+    slopes = (y.detach().cpu() / x)[x < 0]
+    assert torch.equal(y.detach().cpu()[x > 0], x[x > 0])
+    assert 0.1 <= slopes.min() < 0.12 and 0.48 < slopes.max() <= 0.5
+    torch.testing.assert_close(there.grad.cpu()[x < 0], slopes)
+    torch.manual_seed(0)
+    again = x.to("tpu")
+    assert torch.nn.functional.rrelu_(again, 0.1, 0.5, training=True) is again
+    assert torch.equal(again, y.detach())
+
+
+def test_rrelu_has_the_middle_slope_otherwise():
+    same(lambda t: torch.nn.functional.rrelu(t, 0.1, 0.5), torch.linspace(-3, 3, 101))

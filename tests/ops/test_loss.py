@@ -22,6 +22,7 @@ OPS = [
     "margin_ranking_loss",
     "triplet_margin_loss",
     "cosine_embedding_loss",
+    "multi_margin_loss",
 ]
 
 
@@ -62,3 +63,30 @@ def test_nothing_counted_gives_nan():
     x, target = torch.randn(3, 5).to("tpu"), torch.full((3,), -100, device="tpu")
     assert F.cross_entropy(x, target).isnan().item()
     assert F.mse_loss(torch.empty(0, device="tpu"), torch.empty(0, device="tpu")).isnan().item()
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_multi_margin_loss_and_gradient(p, reduction, weighted):
+    x, target = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 3, 2, 4, 2, 1])
+    weight = torch.tensor([1.0, 0.5, 2.0, 0.0, -1.0]) if weighted else None
+    results = []
+    for device in ("cpu", "tpu"):
+        a = x.to(device, copy=True).requires_grad_()
+        w = weight.to(device) if weighted else None
+        loss = F.multi_margin_loss(a, target.to(device), p=p, margin=0.7, weight=w, reduction=reduction)
+        loss.mul(torch.arange(1.0, loss.numel() + 1, device=device).reshape(loss.shape)).sum().backward()
+        results.append((loss.detach().cpu(), a.grad.cpu()))
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_multi_margin_loss_errors():
+    x = torch.randn(3, 5).to("tpu")
+    with pytest.raises((RuntimeError, ValueError), match="only p == 1 and p == 2 supported"):
+        F.multi_margin_loss(x, torch.tensor([0, 1, 2], device="tpu"), p=3)
+    with pytest.raises(RuntimeError, match="target out of range"):
+        F.multi_margin_loss(x, torch.tensor([0, 7, 1], device="tpu")).item()
+    with pytest.raises(RuntimeError, match=r"target tensor should be 1-D|inconsistent target size"):
+        F.multi_margin_loss(x, torch.tensor([0, 1], device="tpu"))

@@ -64,6 +64,7 @@ namespace {
 Value lower_of(const Value& a, bool upper) { return upper ? adjoint(as_batch(a)) : as_batch(a); }
 
 Values cholesky_ex(Op& o) {
+  check_precision(o.in(0), "cholesky_cpu");
   const bool upper = o.flag("upper");
   const Cholesky c = factor_cholesky(lower_of(o.in(0), upper));
   const Value factor = upper ? adjoint(c.factor) : c.factor;
@@ -77,6 +78,7 @@ Value solve_with_factor(const Value& l, const Value& b) {
 }
 
 Value cholesky_solve(Op& o) {
+  check_precision(o.in("self"), "cholesky_solve_cpu");
   const Dims batch = batch_of(o.in("self"), o.in("A"));
   const Value a = as_batch(o.in("A"), batch), l = o.flag("upper") ? adjoint(a) : a;
   return from_batch(solve_with_factor(l, as_batch(o.in("self"), batch)), o.out());
@@ -92,14 +94,28 @@ Value first_zero(const Value& v) {
   return ir::select(is_none, ir::zeros_like(found), ir::add(found, ir::full_like(found, 1)));
 }
 
+// `zero` as first_zero gives it.
+void check_singular(Op& o, const Value& zero) {
+  const std::string end = "the inversion could not be completed because the input matrix is singular.";
+  const Value found = ir::compare(zero, ir::zeros_like(zero), "GT");
+  if (o.in(0).rank() == 2) {
+    const Value place = ir::convert(ir::reshape(zero, {}), DType::kI64);
+    o.context().check(ir::reshape(found, {}), place, "LinAlgError",
+                      "cholesky_inverse: The diagonal element {} is zero, " + end);
+    return;
+  }
+  const Value element = ir::iota(o.builder(), Type(DType::kI64, zero.dims()), 0);
+  const Value first = min_over(ir::select(found, element, ir::full_like(element, zero.dim(0))), {0});
+  o.context().check(any_over(found, {0}), first, "LinAlgError",
+                    "cholesky_inverse: (Batch element {}): A diagonal element is zero, " + end);
+}
+
 Value cholesky_inverse(Op& o) {
+  check_precision(o.in(0), "cholesky_inverse_out_cpu");
   const Value l = lower_of(o.in(0), o.flag("upper"));
   const int64_t n = l.dim(1);
   if (l.type().numel() == 0) return o.in(0);
-  const Value zero = ir::convert(max_over(first_zero(l), {0}), DType::kI64);
-  o.context().check(ir::compare(zero, ir::zeros_like(zero), "GT"), zero, "RuntimeError",
-                    "The diagonal element {} is zero, the inversion could not be completed because the input matrix "
-                    "is singular.");
+  check_singular(o, first_zero(l));
   return from_batch(solve_with_factor(l, identity(l, n, n)), o.out());
 }
 

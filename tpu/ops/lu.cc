@@ -31,8 +31,8 @@ struct Panel {
 
 // Eliminates `steps` columns of the panel, whose diagonal starts at row `start`.
 Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool pivoting) {
-  const Values out = for_loop(
-      steps, {panel.matrix, panel.order, panel.pivots, panel.info}, [&](const Value& j, const Values& s) {
+  const Values out =
+      for_loop(steps, {panel.matrix, panel.order, panel.pivots, panel.info}, [&](const Value& j, const Values& s) {
         const Value at = ir::add(start, j), one = int_scalar(at.builder(), 1);
         Value matrix = s[0], order = s[1];
         Value other = ir::broadcast_to(at, {matrix.dim(0)});
@@ -44,8 +44,8 @@ Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool
           matrix = swap_rows(matrix, at, other);
           order = swap_rows(order, at, other);
         }
-        const Value pivots =
-            with_columns(s[2], at, ir::reshape(ir::add(other, ir::broadcast_to(one, other.dims())), {other.dim(0), 1, 1}));
+        const Value pivots = with_columns(
+            s[2], at, ir::reshape(ir::add(other, ir::broadcast_to(one, other.dims())), {other.dim(0), 1, 1}));
         const Value column = columns_at(matrix, j, 1), row = rows_at(matrix, at, 1);
         const Value pivot = rows_at(column, at, 1);  // [batch, 1, 1]
         const Value is_zero = ir::compare(pivot, ir::zeros_like(pivot), "EQ");
@@ -54,10 +54,13 @@ Panel eliminate(const Panel& panel, const Value& start, const Value& steps, bool
         // Below a zero pivot all is zero, so it divides by one.
         const Value divisor = stretched(ir::select(is_zero, ir::full_like(pivot, 1), pivot), column);
         const Value is_below = ir::compare(row_index(column), at, "GT");
-        const Value below = keep(is_below, ir::divide(column, divisor));
-        const Value later = keep(ir::compare(column_index(row), j, "GT"), row);
-        const Value rest = ir::subtract(matrix, ir::multiply(stretched(below, matrix), stretched(later, matrix)));
-        return Values{with_columns(rest, j, ir::select(is_below, below, column)), order, pivots, info};
+        const Value factor = ir::select(is_below, ir::divide(column, divisor), column);
+        // Not by factors of zero: rows above may be infinite.
+        const Value is_inner =
+            ir::and_(ir::compare(row_index(matrix), at, "GT"), ir::compare(column_index(matrix), j, "GT"));
+        const Value product = ir::multiply(stretched(factor, matrix), stretched(row, matrix));
+        const Value rest = ir::select(is_inner, ir::subtract(matrix, product), matrix);
+        return Values{with_columns(rest, j, factor), order, pivots, info};
       });
   return {out[0], out[1], out[2], out[3]};
 }
@@ -80,7 +83,8 @@ Lu factor_lu(const Value& a, bool pivoting) {
   const auto block = [&](const Value& i, const Values& s) {
     const Value start = ir::multiply(i, int_scalar(b, width)), end = ir::add(start, int_scalar(b, width));
     const Value steps = ir::minimum(int_scalar(b, width), ir::subtract(int_scalar(b, k), start));
-    const Panel panel = eliminate({columns_at(s[0], start, width), row_numbers(whole), s[2], s[3]}, start, steps, pivoting);
+    const Panel panel =
+        eliminate({columns_at(s[0], start, width), row_numbers(whole), s[2], s[3]}, start, steps, pivoting);
     Value matrix = s[0], order = s[1];
     if (pivoting) {
       const Value moved = ir::reshape(panel.order, {batch, whole.dim(1)});
@@ -150,11 +154,14 @@ Value permutation_matrix(const Value& order, DType dtype) {
 Value empty(Op& o, size_t output) { return ir::constant(o.builder(), 0, o.out(output)); }
 
 Values lu_factor_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_lu(as_batch(o.in(0)), o.flag("pivot"));
-  return {from_batch(f.factors, o.out(0)), ir::reshape(f.pivots, o.out(1).dims()), ir::reshape(f.info, o.out(2).dims())};
+  return {from_batch(f.factors, o.out(0)), ir::reshape(f.pivots, o.out(1).dims()),
+          ir::reshape(f.info, o.out(2).dims())};
 }
 
 Values lu(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const bool pivoting = o.flag("pivot");
   const Lu f = factor_lu(as_batch(o.in(0)), pivoting);
   return {pivoting ? from_batch(permutation_matrix(f.order, o.out(0).dtype()), o.out(0)) : empty(o, 0),
@@ -190,6 +197,7 @@ Value solve(const Value& factors, const Value& order, const Value& b, bool left,
 }
 
 Value lu_solve(Op& o) {
+  check_precision(o.in("LU"), "linalg.lu_solve_cpu");
   const Value lu = o.in("LU"), right = o.in("B");
   const Dims batch = batch_of(lu, right);
   const Value factors = as_batch(lu, batch);
@@ -197,19 +205,15 @@ Value lu_solve(Op& o) {
   return from_batch(solve(factors, order, as_batch(right, batch), o.flag("left"), o.flag("adjoint")), o.out());
 }
 
-// PyTorch factors the transpose of a real row-major matrix, which LAPACK reads without a copy; gradients rely on it.
-bool factors_transpose(Op& o) { return o.argument("A").is_contiguous && !ir::is_complex(o.in("A").dtype()); }
-
-Lu factor_for(Op& o, const Value& a) { return factor_lu(factors_transpose(o) ? matrix_transpose(a) : a); }
-
 Values solve_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   Value a = o.in("A"), right = o.in("B");
   const Dims& rows = a.dims();
   // PyTorch takes B as vectors where its shape is that of A without the last dimension.
   const bool is_vector = right.rank() == 1 || (right.rank() == a.rank() - 1 &&
                                                std::equal(rows.begin(), rows.end() - 1, right.dims().begin()));
   if (is_vector) right = ir::unsqueeze(right, right.rank());
-  const Lu f = factor_for(o, as_batch(a));
+  const Lu f = factor_lu(as_batch(a));
   const Dims own(rows.begin(), rows.end() - 2), batch = batch_of(a, right);
   const auto spread = [&](const Value& v, Dims dims) {
     Dims full = own, wide = batch;
@@ -221,14 +225,13 @@ Values solve_ex(Op& o) {
   };
   const int64_t n = rows.back();
   const Value factors = spread(f.factors, {n, n}), order = spread(f.order, {n}), b = as_batch(right, batch);
-  const bool left = o.flag("left"), transposed = factors_transpose(o);
-  // Of a real matrix the adjoint is the transpose.
-  const Value x = solve(factors, order, b, left, transposed);
+  const Value x = solve(factors, order, b, o.flag("left"), false);
   return {from_batch(x, o.out(0)), from_batch(f.factors, o.out(1)), ir::reshape(f.pivots, o.out(2).dims()),
           ir::reshape(f.info, o.out(3).dims())};
 }
 
 Values inv_ex(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Value a = as_batch(o.in(0));
   const Lu f = factor_lu(a);
   const Value x = solve_lu(f.factors, f.order, identity(a, a.dim(1), a.dim(1)), false);
@@ -243,7 +246,14 @@ Value parity(const Lu& f, DType dtype) {
   return product_over(ir::select(swapped, ir::negate(one), one), {1});
 }
 
+// For determinants PyTorch factors the transpose of a real row-major matrix, which LAPACK reads without a copy, and
+// its gradients rely on that.
+bool factors_transpose(Op& o) { return o.argument("A").is_contiguous && !ir::is_complex(o.in("A").dtype()); }
+
+Lu factor_for(Op& o, const Value& a) { return factor_lu(factors_transpose(o) ? matrix_transpose(a) : a); }
+
 Values det(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_for(o, as_batch(o.in(0)));
   const Value d = diagonal(f.factors);
   const Value value = ir::multiply(product_over(d, {1}), parity(f, d.dtype()));
@@ -259,6 +269,7 @@ Value direction(const Value& v) {
 }
 
 Values slogdet(Op& o) {
+  check_precision(o.in(0), "lu_cpu");
   const Lu f = factor_for(o, as_batch(o.in(0)));
   const Value d = diagonal(f.factors);
   const Value sign = ir::multiply(product_over(direction(d), {1}), parity(f, d.dtype()));
@@ -268,6 +279,7 @@ Values slogdet(Op& o) {
 }
 
 Value solve_triangular(Op& o) {
+  check_precision(o.in(0), "triangular_solve_cpu");
   const Value self = o.in("self"), right = o.in("B");
   const Dims batch = batch_of(self, right);
   const Triangle t{.is_lower = !o.flag("upper"), .has_unit_diagonal = o.flag("unitriangular")};
@@ -276,6 +288,7 @@ Value solve_triangular(Op& o) {
 }
 
 Values triangular_solve(Op& o) {
+  check_precision(o.in(0), "triangular_solve_cpu");
   const Value right = o.in("self"), self = o.in("A");
   const Dims batch = batch_of(self, right);
   Triangle t{.is_lower = !o.flag("upper"), .has_unit_diagonal = o.flag("unitriangular")};

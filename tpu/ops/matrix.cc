@@ -18,6 +18,13 @@ Value zero_of(const Value& v) { return ir::constant(v.builder(), 0, Type(v.dtype
 
 }  // namespace
 
+void check_precision(const Value& v, const std::string& kernel) {
+  const DType real = ir::real_of(v.dtype());
+  if (real == DType::kF32 || real == DType::kF64) return;
+  const std::string name = real == DType::kF16 ? "Half" : real == DType::kBF16 ? "BFloat16" : "an integer dtype";
+  throw UserError("\"" + kernel + "\" not implemented for '" + name + "'", "NotImplementedError");
+}
+
 Value as_batch(const Value& v) {
   const Dims& dims = v.dims();
   return ir::reshape(v, {product(dims, dims.size() - 2), dims[dims.size() - 2], dims.back()});
@@ -171,9 +178,10 @@ Value substitute(const Value& a, const Value& b, bool has_unit_diagonal) {
     const Value column = columns_at(a, j, 1);
     Value x = rows_at(s[0], j, 1);
     if (!has_unit_diagonal) x = ir::divide(x, stretched(rows_at(column, j, 1), x));
-    const Value below = keep(ir::compare(row_index(column), j, "GT"), column);
-    const Value rest = ir::subtract(s[0], ir::multiply(stretched(below, s[0]), stretched(x, s[0])));
-    return Values{with_rows(rest, j, x)};
+    const Value rest = ir::subtract(s[0], ir::multiply(stretched(column, s[0]), stretched(x, s[0])));
+    // Not by a factor of zero: what is already found may be infinite.
+    const Value is_below = ir::compare(row_index(s[0]), j, "GT");
+    return Values{with_rows(ir::select(is_below, rest, s[0]), j, x)};
   })[0];
 }
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "tpu/ops/op.h"
 
 namespace tpu::ops {
 
 // ---- form ----
+// Only single and double precision have factorizations; raises what the CPU's kernel of that name raises.
+void check_precision(const Value& v, const std::string& kernel);
 // v [*, m, n] as [batch, m, n].
 Value as_batch(const Value& v);
 // The same after broadcasting its batch dimensions to `batch`.

@@ -10,7 +10,7 @@ namespace {
 
 // Scaled by 2^-s to a 1-norm of at most one, Taylor's series, then squared s times.
 Value matrix_exp(Op& o) {
-  const Value a = as_batch(o.in(0));
+  const Value a = as_batch(o.compute(0));
   if (a.type().numel() == 0) return o.in(0);
   ir::Builder& b = o.builder();
   const DType dtype = a.dtype(), real = ir::real_of(dtype);
@@ -32,9 +32,12 @@ Value matrix_exp(Op& o) {
     return Values{ir::add(eye, ir::divide(matmul(scaled, s[0]), by))};
   })[0];
   const Value rounds = ir::convert(times, DType::kI32);
-  return from_batch(for_loop(max_over(rounds, {0}), {series}, [&](const Value& i, const Values& s) {
-    return Values{ir::select(spread(ir::compare(rounds, i, "GT")), matmul(s[0], s[0]), s[0])};
-  })[0], o.out());
+  return from_batch(
+      for_loop(max_over(rounds, {0}), {series},
+               [&](const Value& i, const Values& s) {
+                 return Values{ir::select(spread(ir::compare(rounds, i, "GT")), matmul(s[0], s[0]), s[0])};
+               })[0],
+      o.out());
 }
 
 const Row kRows[] = {

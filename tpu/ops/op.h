@@ -65,7 +65,7 @@ class Context {
   // PyTorch's type promotion over the given arguments (at::result_type).
   virtual DType promote(const std::vector<size_t>& arguments) = 0;
   // Reports an error at the next read or synchronize where the 0-d i1 `failed` is true; `value` (0-d
-  // i64) is put in for {} in the message. error: "IndexError" or "RuntimeError".
+  // i64) is put in for {} in the message. error: "IndexError", "RuntimeError" or "LinAlgError".
   virtual void check(const Value& failed, const Value& value, std::string error, std::string message) = 0;
   // torch.get_float32_matmul_precision as a StableHLO precision name.
   virtual std::string matmul_precision() = 0;

@@ -282,7 +282,33 @@ Value native_dropout_backward(Op& o) {
 
 const Traits kRandom{.random = true};
 
+// Leaky with a random slope while training, else with the middle one: the result, and the slopes as noise.
+Values rrelu(Op& o) {
+  const Value self = o.in("self"), noise = o.in("noise");
+  const Value x = ir::convert(self, real_dtype(self.dtype()));
+  const auto number = [&](const char* name) { return o.scalar(name, x.dtype()); };
+  const Value low = number("lower"), high = number("upper"), one = ir::full_like(x, 1);
+  const Value is_low = ir::compare(x, ir::zeros_like(x), "LE");
+  if (!o.flag("training")) {
+    const Value middle = ir::divide(ir::add(low, high), ir::full_like(low, 2));
+    return {ir::convert(ir::select(is_low, ir::multiply(x, middle), x), self.dtype()), noise};
+  }
+  const Value u = unit_interval(draw(o, x.dims()), x.dtype(), digits(self.dtype()));
+  const Value slope = ir::add(ir::multiply(u, ir::subtract(high, low)), low);
+  const Value used = ir::select(is_low, slope, one);
+  return {ir::convert(ir::multiply(x, used), self.dtype()), ir::convert(used, noise.dtype())};
+}
+
+// The noise is written, and so comes before what is returned.
+Values rrelu_with_noise(Op& o) {
+  const Values r = rrelu(o);
+  return {r[1], r[0]};
+}
+
 const Row kRows[] = {
+    {"rrelu_with_noise", rrelu_with_noise, kRandom},
+    {"rrelu_with_noise_", rrelu, kRandom},
+    {"rrelu_with_noise_functional", rrelu, kRandom},
     {"uniform_", uniform, kRandom},
     {"normal_", normal, kRandom},
     {"normal.Tensor_Tensor", normal_of_tensors, kRandom},

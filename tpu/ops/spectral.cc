@@ -35,11 +35,11 @@ struct Halves {
 // `rows` rows. Also how far from orthogonal they were, as a cosine, at most.
 Values turn(const Halves& x, int64_t rows) {
   const DType dtype = x.left.dtype();
-  const double eps = epsilon(dtype), tolerance = eps * std::sqrt(static_cast<double>(rows));
+  const double eps = epsilon(dtype);
   const Value l = ir::slice_in_dim(x.left, 1, 0, rows), r = ir::slice_in_dim(x.right, 1, 0, rows);
   const Value a = column_squares(l), b = column_squares(r), dot = column_dots(l, r), size = ir::abs(dot);
   const Value length_a = ir::sqrt(a), length_b = ir::sqrt(b);
-  const Value is_open = ir::compare(size, ir::multiply(full(a, tolerance), ir::multiply(length_a, length_b)), "GT");
+  const Value is_open = ir::compare(size, ir::multiply(full(a, eps), ir::multiply(length_a, length_b)), "GT");
   const Value safe = ir::select(is_open, size, full(size, 1));
   // t is the tangent of the smaller angle that makes them orthogonal.
   const Value zeta = ir::divide(ir::subtract(b, a), ir::add(safe, safe)), steep = ir::abs(zeta);
@@ -49,21 +49,32 @@ Values turn(const Halves& x, int64_t rows) {
   const Value one = full(zeta, 1);
   const Value sign = ir::select(ir::compare(zeta, ir::zeros_like(zeta), "LT"), ir::negate(one), one);
   const Value t = ir::select(is_open, ir::divide(sign, sum), ir::zeros_like(zeta));
-  const Value cosine = ir::rsqrt(ir::add(one, ir::multiply(t, t)));
-  const Value c = ir::convert(cosine, dtype), s = ir::convert(ir::multiply(cosine, t), dtype);
-  // The right column by this phase, so that the product of the two is real.
-  const Value phase = ir::select(is_open, ir::divide(ir::conj(dot), ir::convert(safe, dtype)),
-                                 ir::convert(one, dtype));
+  const Value cosine = ir::divide(one, ir::sqrt(ir::add(one, ir::multiply(t, t)))), sine = ir::multiply(cosine, t);
+  // As small corrections (Rutishauser 1966): a cosine that is rounded would shrink the columns a little each time.
+  const Value s = ir::convert(sine, dtype), tau = ir::convert(ir::divide(sine, ir::add(one, cosine)), dtype);
   const auto times = [&](const Value& factor, const Value& columns) {
     return ir::multiply(stretched(factor, columns), columns);
   };
-  const Value right = times(phase, x.right);
+  Value right = x.right;
+  if (ir::is_complex(dtype)) {
+    // The right column by this phase, so that the product of the two is real. Its size is set to one twice, as the
+    // first time rounds.
+    const Value raw = ir::select(is_open, ir::divide(ir::conj(dot), ir::convert(safe, dtype)), ir::convert(one, dtype));
+    const Value re = ir::real(raw), im = ir::imag(raw);
+    const Value excess = ir::subtract(ir::add(ir::multiply(re, re), ir::multiply(im, im)), one);
+    const Value correction = ir::subtract(one, ir::multiply(excess, full(excess, 0.5)));
+    right = times(ir::multiply(raw, ir::convert(correction, dtype)), right);
+  } else {
+    right = times(ir::select(is_open, ir::convert(ir::sign(dot), dtype), one), right);
+  }
+  const Value new_left = ir::subtract(x.left, times(s, ir::add(right, times(tau, x.left))));
+  const Value new_right = ir::add(right, times(s, ir::subtract(x.left, times(tau, right))));
   // A column this small is rounding of the others.
   const Value largest = ir::maximum(length_a, length_b), least = ir::minimum(length_a, length_b);
   const Value counts = ir::and_(is_open, ir::compare(least, full(least, eps * 1e-3), "GT"));
   const Value far = ir::divide(safe, ir::select(counts, ir::multiply(largest, least), one));
   const Value off = max_of_numbers(keep(counts, far), all_dims(far));
-  return {ir::subtract(times(c, x.left), times(s, right)), ir::add(times(s, x.left), times(c, right)), off};
+  return {new_left, new_right, off};
 }
 
 // The next round of the tournament: the first left column stays, the others move one seat around the table.
@@ -85,14 +96,17 @@ Value orthogonalized(const Value& x, int64_t rows) {
   // It converges in 6 to 12; more means that the input is not finite.
   constexpr int64_t kMostSweeps = 30;
   const DType real = ir::real_of(x.dtype());
-  const double tolerance = epsilon(x.dtype()) * std::sqrt(static_cast<double>(rows));
-  const Value zero = ir::constant(b, 0, Type(real, {}));
+  // Done at once below the first; below the second, which rounding may not let it leave, when it has stopped shrinking.
+  const double surely = epsilon(x.dtype()), nearly = 2 * surely * std::sqrt(static_cast<double>(rows));
+  const Value zero = ir::constant(b, 0, Type(real, {})), one = ir::constant(b, 1, Type(real, {}));
+  // How many sweeps, both halves, how far from orthogonal the last sweep and the one before found the columns.
   const Values out = ir::while_loop(
-      {int_scalar(b, 0), ir::slice_in_dim(even, 2, 0, half), ir::slice_in_dim(even, 2, half, 2 * half),
-       ir::constant(b, 1, Type(real, {}))},
+      {int_scalar(b, 0), ir::slice_in_dim(even, 2, 0, half), ir::slice_in_dim(even, 2, half, 2 * half), one, one},
       [&](const Values& s) {
-        return Values{ir::and_(ir::compare(s[0], int_scalar(b, kMostSweeps), "LT"),
-                               ir::compare(s[3], full(s[3], tolerance), "GT"))};
+        const Value rests = ir::and_(ir::compare(s[3], full(s[3], nearly), "LE"),
+                                     ir::compare(s[3], ir::multiply(s[4], full(s[4], 0.25)), "GT"));
+        const Value open = ir::and_(ir::compare(s[3], full(s[3], surely), "GT"), ir::not_(rests));
+        return Values{ir::and_(ir::compare(s[0], int_scalar(b, kMostSweeps), "LT"), open)};
       },
       [&](const Values& s) {
         const Values swept = for_loop(2 * half - 1, {s[1], s[2], zero}, [&](const Value&, const Values& v) {
@@ -100,7 +114,7 @@ Value orthogonalized(const Value& x, int64_t rows) {
           const Halves next = next_round({turned[0], turned[1]});
           return Values{next.left, next.right, ir::maximum(v[2], turned[2])};
         });
-        return Values{ir::add(s[0], int_scalar(b, 1)), swept[0], swept[1], swept[2]};
+        return Values{ir::add(s[0], int_scalar(b, 1)), swept[0], swept[1], swept[2], s[3]};
       });
   return ir::slice_in_dim(ir::concatenate({out[1], out[2]}, 2), 2, 0, n);
 }
@@ -109,7 +123,8 @@ Value orthogonalized(const Value& x, int64_t rows) {
 Value order_of(const Value& keys, bool descending) {
   const Value place = ir::iota(keys.builder(), Type(DType::kI32, keys.dims()), 1);
   return ir::sort({keys, place}, 1, true, [descending](const Values& a) {
-    return Values{descending ? ir::compare(a[0], a[1], "GT", "TOTALORDER") : ir::compare(a[0], a[1], "LT", "TOTALORDER")};
+    return Values{descending ? ir::compare(a[0], a[1], "GT", "TOTALORDER")
+                             : ir::compare(a[0], a[1], "LT", "TOTALORDER")};
   })[1];
 }
 
@@ -207,22 +222,27 @@ Svd factor_svd(const Value& a, bool is_full, bool with_vectors) {
 namespace {
 
 // Reports a matrix that no rotation makes converge.
-void check_finite(Op& o, const Value& a, const std::string& message) {
+void check_finite(Op& o, const Value& a, const std::string& api, const std::string& message) {
   if (a.type().numel() == 0) return;
   const Value bad = any_over(ir::not_(ir::is_finite(ir::abs(a))), {1, 2});
   const Value place = ir::iota(o.builder(), Type(DType::kI64, bad.dims()), 0);
   const Value first = min_over(ir::select(bad, place, ir::full_like(place, a.dim(0))), {0});
   const std::string which = o.in(0).rank() > 2 ? "(Batch element {}): " : "";
-  o.context().check(any_over(bad, {0}), first, "RuntimeError", which + message);
+  o.context().check(any_over(bad, {0}), first, "LinAlgError", api + ": " + which + message);
 }
 
 Values eigh(Op& o) {
+  check_precision(o.in(0), "linalg_eigh_cpu");
   const Value a = as_batch(o.in(0));
   const std::string side = o.text("UPLO");
   const Value h = hermitian_of(a, side != "U" && side != "u");
-  check_finite(o, h,
-               "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
-               "eigenvalues.");
+  // Of two rows LAPACK gives NaN without complaint.
+  if (h.dim(1) > 2) {
+    check_finite(
+        o, h, "linalg.eigh",
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
+        "eigenvalues.");
+  }
   const Eigh e = eigen_hermitian(h);
   const bool with_vectors = o.flag("compute_v");
   return {ir::reshape(e.values, o.out(0).dims()),
@@ -230,8 +250,14 @@ Values eigh(Op& o) {
 }
 
 Values svd(Op& o) {
+  if (o.has("driver")) {
+    throw UserError(
+        "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.");
+  }
+  check_precision(o.in(0), "linalg_svd_cpu");
   const Value a = as_batch(o.in(0));
-  check_finite(o, a, "The algorithm failed to converge because the input matrix contained non-finite values.");
+  check_finite(o, a, "linalg.svd",
+               "The algorithm failed to converge because the input matrix contained non-finite values.");
   const bool with_vectors = o.flag("compute_uv");
   const Svd f = factor_svd(a, o.flag("full_matrices"), with_vectors);
   const Value s = ir::reshape(f.s, o.out(1).dims());

@@ -36,7 +36,9 @@ std::pair<std::string, std::string> read(const Pending& p) {
     if (const size_t at = message.find("{}"); at != std::string::npos) {
       message.replace(at, 2, std::to_string(told[2 * i + 1]));
     }
-    return {p.program->checks[i].error, p.program->op + ": " + message};
+    const std::string& error = p.program->checks[i].error;
+    // Those of linear algebra begin with the public name, as PyTorch's do.
+    return {error, error == "LinAlgError" ? message : p.program->op + ": " + message};
   }
   return {};
 }
@@ -70,6 +72,7 @@ void raise_failed_checks(const char* line) {
   if (first.second.empty()) return;
   first.second += called_at(line);
   if (first.first == "IndexError") TORCH_CHECK_INDEX(false, first.second);
+  TORCH_CHECK_LINALG(first.first != "LinAlgError", first.second);
   TORCH_CHECK(false, first.second);
 }
 

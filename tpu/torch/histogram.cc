@@ -1,4 +1,5 @@
 // Histograms over one and several dimensions. The outer edges come from the data where no range is given.
+#include <ATen/native/Resize.h>
 #include <ATen/ops/bucketize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_add.h>
@@ -7,7 +8,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -19,12 +19,13 @@ void check_inputs(const at::Tensor& input, const std::vector<at::Tensor>& bins,
                   const std::optional<at::Tensor>& weight) {
   TORCH_CHECK(input.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions");
   const int64_t n = input.size(-1);
-  TORCH_CHECK(static_cast<int64_t>(bins.size()) == n, "torch.histogramdd: expected ", n, " sequences of bin edges for a ",
-              n, "-dimensional histogram but got ", bins.size());
+  TORCH_CHECK(static_cast<int64_t>(bins.size()) == n, "torch.histogramdd: expected ", n,
+              " sequences of bin edges for a ", n, "-dimensional histogram but got ", bins.size());
   for (int64_t d = 0; d < n; ++d) {
-    TORCH_CHECK(bins[d].scalar_type() == input.scalar_type(),
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype ",
-                input.dtype(), " and bins for dimension ", d, " with dtype ", bins[d].dtype());
+    TORCH_CHECK(
+        bins[d].scalar_type() == input.scalar_type(),
+        "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype ",
+        input.dtype(), " and bins for dimension ", d, " with dtype ", bins[d].dtype());
     TORCH_CHECK(bins[d].dim() == 1, "torch.histogramdd: bins tensor should have one dimension, but got ", bins[d].dim(),
                 " dimensions in the bins tensor for dimension ", d);
     TORCH_CHECK(bins[d].numel() > 0, "torch.histogramdd: bins tensor should have at least 1 element, but got ",
@@ -46,8 +47,8 @@ void check_inputs(const at::Tensor& input, const std::vector<at::Tensor>& bins,
 }
 
 // The count (or weight) of each cell that the edges of each dimension make; input [*, dimensions].
-at::Tensor count(const at::Tensor& input, const std::vector<at::Tensor>& edges,
-                 const std::optional<at::Tensor>& weight, bool density) {
+at::Tensor count(const at::Tensor& input, const std::vector<at::Tensor>& edges, const std::optional<at::Tensor>& weight,
+                 bool density) {
   const int64_t n = input.size(-1);
   const at::Tensor points = input.reshape({-1, n});
   std::vector<int64_t> sizes;

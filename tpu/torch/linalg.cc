@@ -89,7 +89,8 @@ LeastSquares lstsq(const at::Tensor& input, const at::Tensor& other, std::option
   TORCH_CHECK(input.scalar_type() == other.scalar_type(),
               "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype ",
               input.scalar_type(), " and other's dtype ", other.scalar_type());
-  TORCH_CHECK(at::isFloatingType(input.scalar_type()) || at::isComplexType(input.scalar_type()),
+  const at::ScalarType real_type = c10::toRealValueType(input.scalar_type());
+  TORCH_CHECK(real_type == at::kFloat || real_type == at::kDouble,
               "This function doesn't handle types other than float and double");
   const int64_t extra = input.dim() - other.dim();
   TORCH_CHECK(extra >= 0 && extra <= 1,
@@ -143,13 +144,16 @@ LeastSquares lstsq(const at::Tensor& input, const at::Tensor& other, std::option
   if (m > n && driver != "gelsy" && (driver == "gels" || rank.eq(n).all().item<bool>())) {
     const at::Tensor rest = at::matmul(a, solution).sub(right).abs();
     residuals = rest.mul(rest).sum(-2);
+    // LAPACK's gels sets the right side to zero where there are no unknowns.
+    if (driver == "gels" && is_empty) residuals.zero_();
   }
   return {is_vector ? solution.squeeze(-1) : solution, residuals, rank, singular};
 }
 
 std::tuple<at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&> lstsq_out(
-    const at::Tensor& input, const at::Tensor& other, std::optional<double> rcond, std::optional<std::string_view> driver,
-    at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank, at::Tensor& singular_values) {
+    const at::Tensor& input, const at::Tensor& other, std::optional<double> rcond,
+    std::optional<std::string_view> driver, at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank,
+    at::Tensor& singular_values) {
   const auto [x, r, n, s] = tpu::lstsq(input, other, rcond, driver);
   const auto put = [](at::Tensor& out, const at::Tensor& value) {
     at::native::resize_output(out, value.sizes());

@@ -196,6 +196,7 @@ class RowRun {
     } catch (const ops::UserError& e) {
       TORCH_CHECK_INDEX(e.type != "IndexError", e.what());
       TORCH_CHECK_VALUE(e.type != "ValueError", e.what());
+      TORCH_CHECK_NOT_IMPLEMENTED(e.type != "NotImplementedError", e.what());
       TORCH_CHECK(false, e.what());
     }
     TORCH_INTERNAL_ASSERT(values.size() >= metas.size(), entry_.name, ": the row returned ", values.size(),

@@ -47,7 +47,7 @@ Unique unique(const at::Tensor& self, bool /*sorted*/, bool return_inverse, bool
   if (self.numel() == 0) {
     return {at::empty({0}, self.options()), return_inverse ? at::empty(self.sizes(), none.options()) : none, none};
   }
-  const auto [ordered, place] = at::sort(self.reshape(-1), /*stable=*/true);
+  const auto [ordered, place] = at::sort(self.reshape(-1), /*stable=*/std::optional<bool>(true));
   const Groups g = group_runs(ordered, return_inverse, return_counts);
   const at::Tensor inverse =
       return_inverse ? at::zeros_like(place).scatter(0, place, g.group).reshape(self.sizes()) : none;
@@ -76,7 +76,7 @@ at::Tensor lexicographic_order(const at::Tensor& rows) {
   at::Tensor order = at::arange(rows.size(0), rows.options().dtype(at::kLong));
   for (int64_t column = rows.size(1) - 1; column >= 0; --column) {
     const at::Tensor keys = rows.select(1, column).index_select(0, order);
-    order = order.index_select(0, std::get<1>(at::sort(keys, /*stable=*/true)));
+    order = order.index_select(0, std::get<1>(at::sort(keys, /*stable=*/std::optional<bool>(true))));
   }
   return order;
 }
@@ -109,7 +109,9 @@ Unique unique_consecutive(const at::Tensor& self, bool return_inverse, bool retu
   if (dim && !(*dim == 0 && self.dim() == 1)) return unique_slices(self, *dim, true);
   check_dtype(self, "unique");
   const at::Tensor none = at::empty({0}, self.options().dtype(at::kLong));
-  if (self.numel() == 0) return {at::empty({0}, self.options()), none, none};
+  if (self.numel() == 0) {
+    return {at::empty({0}, self.options()), return_inverse ? at::empty(self.sizes(), none.options()) : none, none};
+  }
   const at::Tensor flat = self.reshape(-1);
   const Groups g = group_runs(flat, return_inverse, return_counts);
   return {flat.index_select(0, g.starts), return_inverse ? g.group.reshape(self.sizes()) : none,
