@@ -287,7 +287,8 @@ def test_a_number_that_the_dtype_cannot_hold_is_refused_by_known_programs_too(na
     fits, too_much = (100, 300) if dtype is torch.int8 else (7.0, 1e300)
     beside(lambda d: NUMBERS[name](torch.ones(3, dtype=dtype, device=d), fits))
     compiles = torch.tpu.counters()["compiles"]
-    same_error(lambda d: NUMBERS[name](torch.ones(3, dtype=dtype, device=d), too_much))
+    # Some kernels of the CPU take the numbers of half-precision calls as floats, and name that dtype.
+    same_error(lambda d: NUMBERS[name](torch.ones(3, dtype=dtype, device=d), too_much), text=dtype is not torch.float16)
     assert torch.tpu.counters()["compiles"] == compiles
 
 

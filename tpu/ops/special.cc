@@ -162,7 +162,8 @@ Rule igamma(bool upper) {
     const Value a = ir::convert(o.x(0), DType::kF64), x = ir::convert(o.x(1), DType::kF64);
     const Value no_a = equal(a, 0), no_x = equal(x, 0), all_a = is_inf(a), all_x = is_inf(x);
     const Value negative = ir::or_(less(a, zero(a)), less(x, zero(x)));
-    const Value undefined = ir::or_(negative, ir::or_(ir::and_(no_a, no_x), ir::and_(all_a, all_x)));
+    const Value undefined =
+        ir::or_(negative, ir::or_(ir::and_(no_a, ir::not_(less(zero(x), x))), ir::and_(all_a, all_x)));
     const Value edge = ir::or_(undefined, ir::or_(ir::or_(no_a, no_x), ir::or_(all_a, all_x)));
     const Value one = number(a, 1);
     const Incomplete inner = incomplete_gamma(ir::select(edge, one, a), ir::select(edge, one, x));
@@ -175,7 +176,7 @@ Rule igamma(bool upper) {
 }
 
 const Row kRows[] = {
-    {"erfinv", in_f64(erfinv)},       {"special_erfcx", in_f64(erfcx)}, {"special_log_ndtr", in_f64(log_ndtr)},
+    {"erfinv", in_f64(erfinv)},      {"special_erfcx", in_f64(erfcx)}, {"special_log_ndtr", in_f64(log_ndtr)},
     {"special_ndtri", unary(ndtri)}, {"igamma", igamma(false)},        {"igammac", igamma(true)},
 };
 
