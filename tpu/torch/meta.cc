@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tpu/torch/decompose.h"
@@ -56,11 +57,34 @@ std::optional<at::Tensor> nearest_of_nothing(const std::string& name, c10::Array
   return at::empty(sizes, self.options().device(at::kMeta));
 }
 
+// self, dim, normalization, onesided: the result lies in memory as the transform of the CPU leaves it, other dimensions
+// first, then the transformed ones, each by falling stride, the last of dim innermost.
+void order_of_real_transform(c10::ArrayRef<IValue> args, torch::jit::Stack& results) {
+  const at::Tensor self = args[0].toTensor(), given = results[0].toTensor();
+  std::vector<int64_t> dims = args[1].toIntVector(), order;
+  for (int64_t& d : dims) d = d < 0 ? d + self.dim() : d;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  }
+  auto by_stride = [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); };
+  std::stable_sort(order.begin(), order.end(), by_stride);
+  std::stable_sort(dims.begin(), dims.end() - 1, by_stride);
+  order.insert(order.end(), dims.begin(), dims.end());
+  std::vector<int64_t> strides(order.size());
+  int64_t next = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    strides[*d] = next;
+    next *= std::max<int64_t>(given.size(*d), 1);
+  }
+  results[0] = at::empty_strided(given.sizes(), strides, given.options());
+}
+
 using Correct = void (*)(c10::ArrayRef<IValue> args, torch::jit::Stack& results);
 
 // Where a Meta kernel says something else than the CPU does.
 const std::map<std::string, Correct>& corrections() {
   static const std::map<std::string, Correct> table = {
+      {"aten::_fft_r2c", &order_of_real_transform},
       {"aten::native_batch_norm", &batch_norm_saves_nothing},
       {"aten::_native_batch_norm_legit_functional", &batch_norm_saves_nothing},
   };

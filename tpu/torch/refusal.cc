@@ -157,7 +157,7 @@ void check_with_the_cpu(const OpEntry& entry, c10::ArrayRef<c10::IValue> args, i
   constexpr int64_t kMaxBytes = 4 << 20;
   // Not an op of the CPU; or how elements of two operands fit together decides, which stand-ins do not show.
   static const std::set<std::string> skipped = {"aten::_scaled_dot_product_fused_attention_overrideable",
-                                                "aten::repeat_interleave.Tensor"};
+                                                "aten::segment_reduce", "aten::repeat_interleave.Tensor"};
   // Autograd makes no wrong calls, and the CPU saves other things for its backward kernels (16-bit statistics).
   const bool is_backward = entry.name.find("_backward") != std::string::npos;
   if (result_bytes > kMaxBytes || is_backward || entry.op.hasTag(at::Tag::nondeterministic_seeded) ||
