@@ -62,6 +62,7 @@ std::optional<at::Tensor> nearest_of_nothing(const std::string& name, c10::Array
 void order_of_real_transform(c10::ArrayRef<IValue> args, torch::jit::Stack& results) {
   const at::Tensor self = args[0].toTensor(), given = results[0].toTensor();
   std::vector<int64_t> dims = args[1].toIntVector(), order;
+  if (dims.empty()) return;
   for (int64_t& d : dims) d = d < 0 ? d + self.dim() : d;
   for (int64_t d = 0; d < self.dim(); ++d) {
     if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
