@@ -23,7 +23,7 @@ REASONS = [
         r"^(native_layer_norm|native_batch_norm|_native_batch_norm_legit|_batch_norm_with_update)$",
         "float16",
         "",
-        "statistics of 16-bit inputs are saved as float32, as PyTorch's Meta kernels say; the CPU saves some as 16 bits",
+        "statistics of 16-bit inputs are saved as float32, as Meta kernels say; the CPU saves some as 16 bits",
     ),
     (r"^_native_batch_norm_legit$", "", "", "PyTorch's decomposition of it saves statistics in evaluation, too"),
     (r"^addbmm$", "", "inplace", "the CPU resizes self to the broadcast shape; PyTorch's other devices refuse that"),
