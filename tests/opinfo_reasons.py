@@ -5,6 +5,12 @@ import re
 # (name, dtype, kind) as regular expressions, and the reason. The first that fits counts.
 REASONS = [
     (r"^chalf$", "", "", "complex numbers of 16-bit floats have no element type in StableHLO"),
+    (
+        r"^(complex|view_as_complex)$",
+        "float16",
+        "",
+        "complex numbers of 16-bit floats have no element type in StableHLO",
+    ),
     (r"^(to_sparse|sparse\.)", "", "", "sparse tensors have no representation on the device yet"),
     (
         r"^(pca_lowrank|svd_lowrank)$",
@@ -12,6 +18,24 @@ REASONS = [
         "",
         "the singular vectors of a random projection are determined up to their signs, and the projection is random",
     ),
+    (r"^argsort$", "", "", "unstable: equal elements may come in any order"),
+    (
+        r"^(native_layer_norm|native_batch_norm|_native_batch_norm_legit|_batch_norm_with_update)$",
+        "float16",
+        "",
+        "statistics of 16-bit inputs are saved as float32, as Meta kernels say; the CPU saves some as 16 bits",
+    ),
+    (r"^_native_batch_norm_legit$", "", "", "PyTorch's decomposition of it saves statistics in evaluation, too"),
+    (r"^addbmm$", "", "inplace", "the CPU resizes self to the broadcast shape; PyTorch's other devices refuse that"),
+    (r"^narrow_copy$", "", "error", "the CPU has a kernel and words of its own, other devices PyTorch's common one"),
+    (
+        r"^(masked_fill|masked_select|multinomial|stft)$",
+        "",
+        "error",
+        "the right exception; the data, which is looked at later, or the name of the tensor type gives other words",
+    ),
+    (r"^pixel_unshuffle|pixel_unshuffle$", "", "empty", "PyTorch's decomposition gives another shape for no channels"),
+    (r"^fft\.", "", "out", "the strides of an out= tensor that was resized for an intermediate result"),
 ]
 
 

@@ -265,3 +265,77 @@ def test_an_error_in_the_middle_of_a_program_leaves_the_rest():
     except RuntimeError:
         x[:2].add_(5)
     assert x.tolist() == [5, 6, 4, 6, 8, 10]
+
+
+NUMBERS = {
+    "clamp": lambda x, v: x.clamp(max=v),
+    "clamp_min_": lambda x, v: x.clamp_min_(v),
+    "masked_fill": lambda x, v: x.masked_fill(x > 0, v),
+    "threshold": lambda x, v: F.threshold(x, v, 2),
+    "index_fill": lambda x, v: x.index_fill(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),
+    "scatter": lambda x, v: x.scatter(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),
+    "addcmul": lambda x, v: torch.addcmul(x, x, x, value=v),
+    "alpha": lambda x, v: x.add(x, alpha=v),
+    "fill": lambda x, v: x.fill_(v),
+    "linspace": lambda x, v: torch.linspace(0, v, 5, dtype=x.dtype, device=x.device),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float32, torch.float16])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_the_dtype_cannot_hold_is_refused_by_known_programs_too(name, dtype):
+    fits, too_much = (100, 300) if dtype is torch.int8 else (7.0, 1e300)
+    beside(lambda d: NUMBERS[name](torch.ones(3, dtype=dtype, device=d), fits))
+    compiles = torch.tpu.counters()["compiles"]
+    # Some kernels of the CPU take the numbers of half-precision calls as floats, and name that dtype.
+    same_error(lambda d: NUMBERS[name](torch.ones(3, dtype=dtype, device=d), too_much), text=dtype is not torch.float16)
+    assert torch.tpu.counters()["compiles"] == compiles
+
+
+def test_numbers_that_wrap_around():
+    beside(lambda d: [ones(d, 3, dtype=torch.int8) + 300, ones(d, 3, dtype=torch.int8) == 257])
+    beside(lambda d: ones(d, 3, dtype=torch.uint8).clamp(min=-1))
+
+
+def test_writes_to_expanded_tensors():
+    def fill(d):
+        x = torch.arange(3.0, device=d)[:, None].expand(3, 4)
+        mask = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], dtype=torch.bool, device=d)
+        x.masked_fill_(mask, 9)
+        return x, x._base
+
+    def put(d):
+        x = torch.zeros(1, device=d).expand(3)
+        x[torch.tensor([0, 2], device=d)] = 5.0
+        return x, x._base
+
+    with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+        beside(fill)
+    with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+        beside(put)
+    same_error(lambda d: torch.zeros(1, device=d).expand(3).add_(1))
+
+
+SILENT_IN_META = {
+    "complex parts": lambda d: torch.complex(ones(d, 2), ones(d, 2, dtype=torch.float64)),
+    "masked_scatter": lambda d: ones(d, 2).masked_scatter(ones(d, 2, dtype=torch.uint8), ones(d, 2)),
+    "max of nothing": lambda d: ones(d, 2, 0).max(1),
+    "out is an operand": lambda d: (lambda x: torch.ldexp(x, ones(d, 5, 5), out=x))(ones(d, 5, 1)),
+    "diagonal_scatter": lambda d: torch.diagonal_scatter(ones(d, 3, 3), ones(d, 2)),
+    "boundaries": lambda d: torch.bucketize(ones(d, 2), ones(d, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SILENT_IN_META)
+def test_what_meta_kernels_let_through(name):
+    for _ in range(2):
+        same_error(SILENT_IN_META[name])
+
+
+def test_the_cpu_is_asked_quietly(recwarn):
+    state = torch.get_rng_state()
+    torch.rand(3, device="tpu").bernoulli_()
+    x = torch.ones(4, device="tpu")
+    torch.add(x, x, out=torch.empty(3, device="tpu"))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [str(w.message)[:30] for w in recwarn].count("An output with one or more ele") == 1

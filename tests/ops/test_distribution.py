@@ -55,6 +55,8 @@ def test_gamma(alpha, dtype):
     x = seeded(lambda: torch._standard_gamma(torch.full((N,), alpha, dtype=dtype, device="tpu")))
     assert (x > 0).all()
     assert_moments(x, alpha, alpha)
+    if alpha < 0.1 and dtype is torch.float32:
+        return  # a part of it is below the smallest float
     # The distribution function at its own quantiles.
     cdf = torch.igamma(torch.full((N,), alpha, dtype=torch.float64), x).sort()[0]
     steps = torch.arange(1, N + 1) / N

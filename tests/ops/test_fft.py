@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from samples import case_id, cases, check, same
+from ops.samples import case_id, cases, check, same
 
 NAMES = [f"fft.{name}" for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")]
 NAMES += [f"fft.{name}{d}" for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft") for d in ("2", "n")]

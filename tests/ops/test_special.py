@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from samples import case_id, cases, check, same
+from ops.samples import case_id, cases, check, same
 
 SPECIAL = ["erfinv", "igamma", "igammac"]
 SPECIAL += [f"special.{name}" for name in ("erfcx", "log_ndtr", "ndtri", "i0e", "i1", "i1e", "zeta", "airy_ai")]
@@ -14,8 +14,6 @@ SPECIAL += [f"special.scaled_modified_bessel_{name}" for name in ("k0", "k1")]
 SPECIAL += ["special.spherical_bessel_j0"]
 POLYNOMIALS = [f"{shifted}chebyshev_polynomial_{k}" for shifted in ("", "shifted_") for k in "tuvw"]
 POLYNOMIALS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"]
-# Of these PyTorch has no OpInfo (it is slow for high degrees); the comparison below covers them.
-WITHOUT_OPINFO = {f"shifted_chebyshev_polynomial_{k}" for k in "tuvw"}
 
 
 @pytest.mark.parametrize("case", cases(*SPECIAL, dtypes=(torch.float32, torch.float64, torch.int64)), ids=case_id)

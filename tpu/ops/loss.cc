@@ -180,6 +180,40 @@ Value nll_backward(Op& o) {
   return o.out().rank() < r.rank() ? ir::squeeze(r, 0) : r;
 }
 
+// Targets end at the first -1. Each pair of a target and a class that is none has the loss max(0, 1 - x[target] + x)
+// over the number of classes.
+Value multilabel_margin_backward(Op& o) {
+  const bool single = o.in("self").rank() < 2;
+  auto rows = [&](const Value& v) { return v.rank() < 2 ? ir::reshape(v, {1, v.type().numel()}) : v; };
+  if (o.out().numel() == 0) return ir::constant(o.builder(), 0, o.out());
+  const Value x = rows(o.compute("self")), target = rows(ir::convert(o.in("target"), DType::kI64));
+  const int64_t n = x.dim(0), classes = x.dim(1);
+  const Value is_label = ir::convert(rows(ir::convert(o.in("is_target"), x.dtype())), DType::kI1);
+  // (row, target, class)
+  const Type type(x.dtype(), {n, classes, classes});
+  const Value ended = cumulative_sum(ir::convert(ir::compare(target, ir::zeros_like(target), "LT"), DType::kI64), 1);
+  const Value valid = ir::compare(ended, ir::zeros_like(ended), "EQ");
+  auto by_target = [&](const Value& v) { return ir::broadcast_in_dim(v, type.with(v.dtype()), {0, 1}); };
+  auto by_class = [&](const Value& v) { return ir::broadcast_in_dim(v, type.with(v.dtype()), {0, 2}); };
+  const Value of_target = by_target(target);
+  const Value is_it =
+      ir::and_(ir::compare(ir::iota(o.builder(), of_target.type(), 2), of_target, "EQ"), by_target(valid));
+  const Value all = by_class(x), none = ir::zeros_like(all);
+  const Value at_target = sum_over(ir::select(is_it, all, none), {2});
+  const Value margin = ir::add(ir::subtract(ir::full_like(all, 1), by_target(at_target)), all);
+  const Value counts =
+      ir::and_(ir::compare(margin, none, "GT"), ir::and_(by_target(valid), ir::not_(by_class(is_label))));
+  const Value hits = ir::convert(counts, x.dtype());
+  const Value pulled = ir::select(is_it, by_target(sum_over(hits, {2})), none);
+  Value slope = ir::subtract(sum_over(hits, {1}), sum_over(pulled, {1}));
+  const double frames = o.integer("reduction") == kMean ? static_cast<double>(n) : 1.0;
+  slope = ir::divide(slope, ir::full_like(slope, frames * static_cast<double>(classes)));
+  const Value grad = o.compute("grad_output");
+  slope = ir::multiply(slope, grad.rank() == 1 && !single ? ir::broadcast_in_dim(grad, slope.type(), {0})
+                                                          : ir::broadcast_to(ir::reshape(grad, {}), slope));
+  return ir::reshape(slope, o.out().dims());
+}
+
 const Row kRows[] = {
     {"mse_loss", loss(mse)},
     {"mse_loss_backward", loss_backward(mse_slope)},
@@ -194,6 +228,9 @@ const Row kRows[] = {
     {"nll_loss_backward", nll_backward},
     {"nll_loss2d_forward", nll_forward},
     {"nll_loss2d_backward", nll_backward},
+    {"multilabel_margin_loss_backward",
+     multilabel_margin_backward,
+     {.types = [](Op& o) { return std::vector<Type>{o.in("self").type()}; }}},
 };
 
 }  // namespace

@@ -243,6 +243,7 @@ Value multinomial(Op& o) {
   const int64_t samples = o.integer("num_samples"), n = self.dim(self.rank() - 1);
   if (!ir::is_floating(o.in("self").dtype()))
     throw UserError("multinomial only supports floating-point dtypes for input");
+  if (n > (int64_t{1} << 24)) throw UserError("number of categories cannot exceed 2^24");
   if (samples <= 0) throw UserError("cannot sample n_sample <= 0 samples");
   if (!o.flag("replacement") && samples > n) {
     throw UserError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
@@ -251,11 +252,19 @@ Value multinomial(Op& o) {
   if (n == 0) throw UserError("multinomial cannot sample from no categories");
   const Value weights = ir::reshape(self, {self.type().numel() / n, n});
   const Value zero = ir::constant(o.builder(), 0, Type(weights.dtype(), {}));
-  const Value bad = ir::or_(ir::not_(ir::is_finite(weights)), ir::compare(weights, zero, "LT"));
+  const Value negative = ir::compare(weights, zero, "LT"), odd = ir::not_(ir::is_finite(weights));
   const Value none = ir::constant_bool(o.builder(), false, Type(DType::kI1, {}));
   const Value code = ir::constant(o.builder(), 0, Type(DType::kI64, {}));
-  o.context().check(ir::reduce(bad, none, {0, 1}, "or"), code, "RuntimeError",
-                    "probability tensor contains either `inf`, `nan` or element < 0");
+  auto refuse = [&](const Value& bad, const char* why) {
+    o.context().check(ir::reduce(bad, none, {0, 1}, "or"), code, "RuntimeError", why);
+  };
+  // PyTorch has another kernel, with other words, for many draws with replacement.
+  if (o.flag("replacement") && samples > 1) {
+    refuse(negative, "invalid multinomial distribution (encountering probability entry < 0)");
+    refuse(odd, "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
+  } else {
+    refuse(ir::or_(negative, odd), "probability tensor contains either `inf`, `nan` or element < 0");
+  }
   const Value empty = ir::compare(ir::reduce(weights, zero, {1}, "add"), zero, "LE");
   o.context().check(ir::reduce(empty, none, {0}, "or"), code, "RuntimeError",
                     "invalid multinomial distribution (sum of probabilities <= 0)");

@@ -160,6 +160,19 @@ Value trace(Op& o) {
   return sum_over(ir::select(on, v, ir::zeros_like(v)), {0, 1});
 }
 
+// The exclusive or of all elements' 64 bits: of floats those of the double, of integers those of the int64.
+Value hash_tensor(Op& o) {
+  const Axes axes(o);
+  const Value v = o.in(0);
+  const Value wide = ir::is_floating(v.dtype()) ? ir::bitcast_convert(ir::convert(v, DType::kF64), DType::kI64)
+                                                : ir::convert(v, DType::kI64);
+  const Value none = ir::constant(o.builder(), 0, Type(DType::kUI64, {}));
+  const Value bits = ir::bitcast_convert(wide, DType::kUI64);
+  if (axes.dims.empty()) return axes.shaped(bits);
+  return axes.shaped(
+      ir::reduce({bits}, {none}, axes.dims, [](const Values& a) { return Values{ir::xor_(a[0], a[1])}; })[0]);
+}
+
 const Traits kOrd = {.static_args = {"ord"}};
 const Traits kP = {.static_args = {"p"}};
 
@@ -173,6 +186,7 @@ const Row kRows[] = {
     {"prod.dim_int", reduction(product_over)},
     {"logsumexp", reduction(logsumexp_over)},
     {"trace", trace},
+    {"hash_tensor", hash_tensor},
     {"count_nonzero.dim_IntList", count_nonzero},
 
     {"amax", reduction(max_over)},

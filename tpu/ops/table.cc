@@ -14,6 +14,7 @@ const std::vector<Family>& table() {
       {"compare", compare_rows()},
       {"reduce", reduce_rows()},
       {"scan", scan_rows()},
+      {"segment", segment_rows()},
       {"matmul", matmul_rows()},
       {"shape", shape_rows()},
       {"pad", pad_rows()},

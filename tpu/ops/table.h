@@ -25,6 +25,7 @@ std::span<const Row> activation_rows();
 std::span<const Row> compare_rows();
 std::span<const Row> reduce_rows();
 std::span<const Row> scan_rows();
+std::span<const Row> segment_rows();
 std::span<const Row> matmul_rows();
 std::span<const Row> shape_rows();
 std::span<const Row> pad_rows();

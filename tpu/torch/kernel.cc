@@ -106,9 +106,12 @@ runtime::BufferPtr host_buffer(const Parameter& p, const Call& call, c10::ArrayR
   std::byte bytes[16];
   size_t n = 0;
   switch (p.kind) {
-    case Parameter::Kind::kScalar:
-      n = put_scalar(bytes, scalar_at(args[p.index], p.element), p.dtype, p.is_checked);
+    case Parameter::Kind::kScalar: {
+      const c10::Scalar number = scalar_at(args[p.index], p.element);
+      if (p.is_checked) put_scalar(bytes, number, p.held_as, true);
+      n = put_scalar(bytes, number, p.dtype, false);
       break;
+    }
     case Parameter::Kind::kHost: {
       const c10::TensorImpl* t = call.operands[p.index].impl;
       n = t->itemsize();

@@ -43,10 +43,14 @@ class RowContext final : public ops::Context {
   RowContext(Trace& trace, const OpEntry& entry, c10::ArrayRef<IValue> args, std::vector<Origin> origins)
       : trace_(trace), entry_(entry), args_(args), origins_(std::move(origins)) {}
 
+  // The dtype that numbers must fit into.
+  void set_result(ir::DType dtype) { result_ = dtype; }
+
   ir::Builder& builder() override { return trace_.builder(); }
   ir::Value scalar_operand(size_t argument, size_t element, ir::DType dtype) override {
     const Origin& o = origins_.at(argument);
-    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype, is_checked(argument));
+    return trace_.scalar(o.argument, o.element + static_cast<int>(element), dtype,
+                         is_checked(argument) ? std::optional(result_.value_or(dtype)) : std::nullopt);
   }
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers) override { return trace_.random_state(numbers); }
   ir::DType promote(const std::vector<size_t>& arguments) override {
@@ -84,14 +88,17 @@ class RowContext final : public ops::Context {
   bool is_checked(size_t argument) const {
     static const std::set<std::string> wraps = {"eq",  "ne",        "lt",         "le",         "gt",   "ge",
                                                 "pow", "remainder", "__lshift__", "__rshift__", "isin", "renorm"};
-    return entry_.op.schema().arguments()[argument].type()->kind() == c10::TypeKind::NumberType &&
-           !wraps.count(entry_.op.operator_name().name.substr(6)) && trace_.mode() == Trace::Mode::kSingle;
+    c10::TypePtr type = entry_.op.schema().arguments()[argument].type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    return type->kind() == c10::TypeKind::NumberType && trace_.mode() == Trace::Mode::kSingle &&
+           !wraps.count(entry_.op.operator_name().name.substr(6));
   }
 
   Trace& trace_;
   const OpEntry& entry_;
   c10::ArrayRef<IValue> args_;
   std::vector<Origin> origins_;
+  std::optional<ir::DType> result_;
 };
 
 ops::Argument to_argument(Trace& trace, const IValue& v, const c10::Argument& schema, bool runtime) {
@@ -190,6 +197,8 @@ class RowRun {
     for (const at::Tensor& m : metas) {
       types.push_back(m.defined() ? ir::Type(to_dtype(m.scalar_type()), m.sizes().vec()) : ir::Type());
     }
+    // Comparisons and the like have another dtype than they compute in.
+    if (!types.empty() && !ir::is_bool(types[0].dtype())) context_.set_result(types[0].dtype());
     ops::Op op(row.name, std::move(arguments), types, context_);
     try {
       values = row.rule.run(op);

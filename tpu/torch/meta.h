@@ -5,10 +5,6 @@
 
 namespace tpu {
 
-// Keeps the Meta kernels that C++ registers. Later torch._meta_registrations, which torch.compile and others import,
-// puts Python ones over many of them, whose strides and errors are less like the CPU's.
-void remember_meta_kernels(const c10::OperatorHandle& op);
-
 at::Tensor to_meta(const at::Tensor& t);
 
 // The op's results on meta tensors; errors of the call come from here, mostly in CPU's words.

@@ -28,7 +28,9 @@ struct Parameter {
   int index = 0, element = 0;
   ir::DType dtype = ir::DType::kF32;
   int64_t elements = 1;
-  bool is_checked = false;  // kScalar: an error where the dtype cannot hold the number
+  // kScalar: an error where held_as, the dtype of the result, cannot hold the number.
+  bool is_checked = false;
+  ir::DType held_as = ir::DType::kF32;
   bool operator==(const Parameter&) const = default;
 };
 

@@ -10,7 +10,6 @@
 #include "tpu/torch/fallback.h"
 #include "tpu/torch/kernel.h"
 #include "tpu/torch/lower.h"
-#include "tpu/torch/meta.h"
 #include "tpu/torch/prepare.h"
 
 namespace tpu {
@@ -131,7 +130,6 @@ class Registrar {
               " is differentiated through its composite form: a kernel would drop its gradient");
           continue;
         }
-        remember_meta_kernels(*op);
         add(*op, &row, Form::kFunctional, family.name);
       }
     }

@@ -169,12 +169,13 @@ void Trace::write(const at::Tensor& t, const ir::Value& value) {
   s.value = ir::concatenate({as_bytes(s.value, covered), ir::slice_in_dim(as_bytes(old, all), 0, covered, all)}, 0);
 }
 
-ir::Value Trace::scalar(int argument, int element, ir::DType dtype, bool is_checked) {
+ir::Value Trace::scalar(int argument, int element, ir::DType dtype, std::optional<ir::DType> held_as) {
   return parameter({.kind = Parameter::Kind::kScalar,
                     .index = argument,
                     .element = element,
                     .dtype = dtype,
-                    .is_checked = is_checked},
+                    .is_checked = held_as.has_value(),
+                    .held_as = held_as.value_or(dtype)},
                    ir::Type(dtype, {}));
 }
 

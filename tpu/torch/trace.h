@@ -35,8 +35,8 @@ class Trace {
   ir::Value read(const at::Tensor& t);
   void write(const at::Tensor& t, const ir::Value& v);
   // A 0-d operand from argument `argument`, element `element` of the call.
-  // `is_checked`: an error where the dtype cannot hold the number.
-  ir::Value scalar(int argument, int element, ir::DType dtype, bool is_checked = false);
+  // `held_as`: an error where this dtype cannot hold the number.
+  ir::Value scalar(int argument, int element, ir::DType dtype, std::optional<ir::DType> held_as = {});
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers);
   void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message);
 
