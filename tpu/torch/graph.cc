@@ -30,8 +30,11 @@ bool shares_storage(const Call& call) {
 // Whether the program takes the operand's place in its storage at run time. Its views inside the graph have their
 // places relative to it, so the graph works on a tensor of its own; that is no way for operands that share memory.
 bool is_moving_window(const Call& call, const Operand& o) {
-  return o.cell && o.plan >= 0 && call.plans[o.plan].num_starts > 0 && o.impl->numel() > 0 && !o.impl->is_conj() &&
-         !o.impl->is_neg() && at::has_internal_overlap(o.impl) == at::MemOverlap::No;
+  if (!o.cell || o.plan < 0 || o.impl->is_conj() || o.impl->is_neg()) return false;
+  const ops::ViewPlan& plan = call.plans[o.plan];
+  // A window takes no element twice but along an expanded dimension.
+  return plan.kind == ops::ViewPlan::Kind::kWindow && plan.num_starts > 0 &&
+         at::has_internal_overlap(o.impl) != at::MemOverlap::Yes;
 }
 
 // What is not in an op's key but holds for a whole graph.

@@ -1,5 +1,6 @@
 """An FX graph of ATen ops as programs: what the device computes is recorded together, the host does the rest."""
 
+import functools
 import logging
 import operator
 import warnings
@@ -23,6 +24,13 @@ class NotRecordable(Exception):
     def __init__(self, node: fx.Node, why: BaseException) -> None:
         super().__init__(f"{node.target} ({node.name}): {str(why).splitlines()[0] if str(why) else type(why).__name__}")
         self.node = node.name
+        self.target = node.target
+
+
+@functools.cache
+def _with_rows() -> set[str]:
+    """The ops that have a row in the op table: "aten::add"."""
+    return {row["op"].split(".")[0] for row in _C._rows()}
 
 
 class CompiledGraph:
@@ -50,6 +58,10 @@ class CompiledGraph:
     def _cut(self, problem: NotRecordable) -> None:
         if problem.node in self._eager:
             raise RuntimeError(f"{self.name}: {problem}") from problem
+        target = problem.target
+        if isinstance(target, torch._ops.OpOverload) and target._schema.name not in _with_rows():
+            # Nothing of this op can be recorded, wherever else it stands.
+            self._eager |= {node.name for node in self.gm.graph.nodes if node.target is target}
         self._eager.add(problem.node)
         warnings.warn(
             f"{self.name} is cut around an op that cannot be part of a program and runs by itself: {problem}",
@@ -103,10 +115,7 @@ class _Pieces:
         for level in sorted(set(levels.values())):
             inside = [node for node in gm.graph.nodes if levels.get(node) == level]
             piece, takes, gives = _extract(gm, inside, self._attributes)
-            if level % 2:
-                run = CompiledGraph(piece, f"{name}.{level // 2}")
-            else:
-                run = _host(piece)
+            run = CompiledGraph(piece, f"{name}.{level // 2}") if level % 2 else _host(piece)
             self._pieces.append((run, takes, gives))
         self._drops = self._last_uses()
 
@@ -233,12 +242,13 @@ def _constants(graph: fx.Graph) -> set[fx.Node]:
             ):
                 constants.add(node)
     for node in reversed(list(graph.nodes)):
-        if node in constants and node.op != "get_attr":
-            if not all(
-                user in constants or (user.op != "output" and not _is_host_work(user, constants)) for user in node.users
-            ):
-                constants.discard(node)
+        if node in constants and node.op != "get_attr" and any(_is_hosts(user, constants) for user in node.users):
+            constants.discard(node)
     return constants
+
+
+def _is_hosts(node: fx.Node, constants: set[fx.Node]) -> bool:
+    return node.op == "output" or _is_host_work(node, constants)
 
 
 def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
