@@ -4,6 +4,9 @@ __version__ = "0.1.0"
 
 import torch  # noqa: F401  (first: it calls the loader at its end, which needs a complete torch)
 
-from torch_tpu._loader import load
+from torch_tpu._loader import load, problem
 
 load()
+if problem() is None:
+    from torch_tpu._compile.report import compile_report as compile_report
+    from torch_tpu._compile.step import compile_step as compile_step

@@ -52,6 +52,7 @@ void upload(const at::Tensor& dst, const at::Tensor& src) {
         runtime::Session::get().to_device(host.const_data_ptr(), to_dtype(dst.scalar_type()), src.sizes().vec(),
                                           dst.device().index(), pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
     if (src.numel() == 0) return;
+    if (Trace* trace = Trace::current()) trace->embed(temporary);
     copy_on_device(dst, temporary);
     return;
   }

@@ -31,6 +31,13 @@ class Trace {
     return it == states_.end() ? 0 : it->second.writes;
   }
 
+  // A tensor made while recording whose content is the same in each run.
+  void embed(const at::Tensor& t) { state(t).is_constant = true; }
+  // What was read or written although it is neither an operand nor made while recording.
+  std::vector<at::Tensor> outside() const;
+  // Lets tensors that were computed while recording, and have their content in no run, say so when they are read.
+  void disown(const std::string& why);
+
   // The logical value of a tensor (conj and neg bits applied).
   ir::Value read(const at::Tensor& t);
   void write(const at::Tensor& t, const ir::Value& v);
@@ -48,7 +55,7 @@ class Trace {
     bool in_list = false;
     std::optional<int64_t> number = {};  // an int among the results
   };
-  ProgramPtr finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why);
+  ProgramPtr finish(const OpEntry& entry, std::vector<Return> returns, const std::string& why);
 
   // The recording of this thread, if any.
   static Trace* current();
@@ -66,6 +73,7 @@ class Trace {
     ir::Value value;  // dense, row-major over the storage
     int writes = 0;
     int parameter = -1, operand = -1;
+    bool is_captured = false, is_constant = false;
   };
   State& state(const at::Tensor& t);
   ir::Value parameter(const Parameter& p, const ir::Type& type);

@@ -12,6 +12,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu import _C
+from torch_tpu._compile.report import note
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +42,27 @@ class CompiledGraph:
     the graph is cut around it, with a warning, and the op runs as it does in eager.
     """
 
-    def __init__(self, gm: fx.GraphModule, name: str) -> None:
+    def __init__(self, gm: fx.GraphModule, name: str, *, is_piece: bool = False) -> None:
         self.gm = gm
         self.name = name
+        self.is_piece = is_piece
         self._boxed_call = True  # of the instance: wrappers copy those
         self._eager: set[str] = set()
+        self._cuts: list[str] = []
         self._run = self._plan()
+        note(self)
+        log.debug("%s:\n%s", name, gm.print_readable(print_output=False) if log.isEnabledFor(logging.DEBUG) else "")
+
+    def programs(self) -> list[tuple[str, list[str]]]:
+        """Its programs: the name of the piece, and for people the kinds of inputs that there is one for."""
+        if isinstance(self._run, _Pieces):
+            return [x for piece in self._run.compiled() for x in piece.programs()]
+        return [(self.name, self._run.programs)]
+
+    def cuts(self) -> list[str]:
+        """What runs by itself although it was to be part of a program, and why."""
+        pieces = self._run.compiled() if isinstance(self._run, _Pieces) else []
+        return self._cuts + [cut for piece in pieces for cut in piece.cuts()]
 
     def __call__(self, inputs: list) -> list:
         try:
@@ -68,6 +84,7 @@ class CompiledGraph:
             stacklevel=3,
         )
         log.info("%s: cut around %s", self.name, problem)
+        self._cuts.append(str(problem))
         self._run = self._plan()
 
     def _plan(self) -> Callable[[list], list]:
@@ -79,17 +96,19 @@ class CompiledGraph:
 
 
 def _program(gm: fx.GraphModule, name: str) -> Callable[[list], list]:
-    return _C.Graph(name, len(gm.graph.find_nodes(op="placeholder")), _Recorder(gm))
+    return _C.Graph(name, len(gm.graph.find_nodes(op="placeholder")), _Recorder(gm, name))
 
 
 class _Recorder(fx.Interpreter):
     """Runs a graph's ops inside a recording."""
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, name: str) -> None:
         super().__init__(gm)
         self.extra_traceback = False
+        self.name = name
 
     def __call__(self, inputs: list) -> list:
+        log.info("%s: recorded for %s", self.name, [_describe(x) for x in inputs])
         with _disable_current_modes(), torch._C._DisableAutocast(), torch.no_grad():
             outputs = super().run(*inputs, enable_io_processing=False)
         self.env.clear()
@@ -101,6 +120,10 @@ class _Recorder(fx.Interpreter):
         except Exception as error:
             self.env.clear()
             raise NotRecordable(n, error) from error
+
+
+def _describe(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
 
 
 class _Pieces:
@@ -115,9 +138,12 @@ class _Pieces:
         for level in sorted(set(levels.values())):
             inside = [node for node in gm.graph.nodes if levels.get(node) == level]
             piece, takes, gives = _extract(gm, inside, self._attributes)
-            run = CompiledGraph(piece, f"{name}.{level // 2}") if level % 2 else _host(piece)
+            run = CompiledGraph(piece, f"{name}.{level // 2}", is_piece=True) if level % 2 else _host(piece)
             self._pieces.append((run, takes, gives))
         self._drops = self._last_uses()
+
+    def compiled(self) -> list[CompiledGraph]:
+        return [run for run, _, _ in self._pieces if isinstance(run, CompiledGraph)]
 
     def _last_uses(self) -> list[list[str]]:
         """For each piece the values that nothing needs after it."""
