@@ -318,6 +318,24 @@ def test_what_only_the_cpu_can_do_is_cut_out_with_one_warning():
         assert_equal(f(x + 1), [(numbers(3) + 1) * 3 / 2 + 1, (numbers(3) + 1) * 2], **NEAR)
 
 
+def test_the_hosts_part_and_changed_inputs_keep_their_order():
+    def program(d):
+        x, table = numbers(4, device=d), numbers(4)
+
+        def f(x, table):
+            before = x.sum().cpu()
+            y = x * table.to(x.device)
+            x.add_(before.to(x.device))
+            table.mul_(2)
+            return y, x.cpu() + table, x * 1
+
+        f = compiled(f, d)
+        return f(x, table), f(x, table), x, table
+
+    want, got = program("cpu"), program("tpu")
+    assert_equal(got, want, layout=False, **NEAR)
+
+
 def test_an_index_out_of_range_is_raised_at_the_next_read():
     f = torch.compile(lambda x, i: x[i] * 2)
     with pytest.raises(IndexError, match="out of bounds"):
@@ -417,6 +435,14 @@ def test_sizes_that_change(dynamic):
     for n in (4, 6, 2, 10):
         x = numbers(n, 3)
         assert_equal(g(x.to("tpu"), w.to("tpu")), f(x, w), **NEAR)
+
+
+def test_a_dimension_that_is_marked_dynamic():
+    g = torch.compile(lambda x: x.cumsum(0) * x.shape[0], fullgraph=True)
+    for n in (4, 7):
+        x = numbers(n, 3, device="tpu")
+        torch._dynamo.mark_dynamic(x, 0)
+        assert_equal(g(x), numbers(n, 3).cumsum(0) * n, **NEAR)
 
 
 def test_gradients_with_sizes_that_change():

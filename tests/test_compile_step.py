@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from beside import assert_equal
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
+from torch.utils.checkpoint import checkpoint
 
 from torch_tpu import compile_step
 
@@ -219,3 +220,43 @@ def test_the_report_names_graphs_programs_and_cuts():
     f(torch.ones(4, 4, device="tpu"))
     report = torch_tpu.compile_report()
     assert "2 ops, 128 FLOPs" in report and "program" in report and "f32[4,4]" in report
+
+
+def test_a_checkpoint_in_a_step_draws_the_same_numbers_again():
+    def run(wrap):
+        torch.manual_seed(3)
+        w = torch.ones(4, 4, device="tpu", requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+
+        def block(x):
+            return F.dropout(x @ w, 0.5).square()
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = checkpoint(block, F.dropout(x, 0.2), use_reentrant=False).sum() + F.dropout(w, 0.5).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = wrap(step, optimizer)
+        losses = [step(torch.ones(2, 4, device="tpu")).detach().cpu() for _ in range(4)]
+        return losses, w.detach().cpu(), torch.tpu.get_rng_state()
+
+    assert_equal(run(compile_step), run(lambda f, _: f), rtol=1e-5, atol=1e-5)
+
+
+def test_generators_that_a_step_cannot_record():
+    own = torch.Generator("tpu")
+
+    def draws(x):
+        return x + torch.rand(3, device="tpu", generator=own)
+
+    def seeds(x):
+        torch.tpu.manual_seed(4)
+        return x + torch.rand(3, device="tpu")
+
+    for step, why in ((draws, "generator of its own"), (seeds, "seeded")):
+        step = compile_step(step)
+        step(torch.ones(3, device="tpu"))
+        with pytest.raises(RuntimeError, match=why):
+            step(torch.ones(3, device="tpu"))

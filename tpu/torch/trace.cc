@@ -1,5 +1,6 @@
 #include "tpu/torch/trace.h"
 
+#include "tpu/torch/generator.h"
 
 #include "tpu/torch/scalar_type.h"
 
@@ -200,6 +201,16 @@ std::pair<ir::Value, ir::Value> Trace::random_state(int64_t numbers) {
   if (draws_ > 0) offset = ir::add(offset, ir::constant(builder_, draws_, type));
   draws_ += numbers;
   return {seed, offset};
+}
+
+bool Trace::draws_from(const c10::GeneratorImpl* generator) const {
+  const c10::GeneratorImpl* default_one = default_generator(call_.device).unsafeGetGeneratorImpl();
+  return (generator ? generator : default_one) == (call_.generator ? call_.generator : default_one);
+}
+
+void Trace::set_draws(int64_t draws) {
+  if (draws < 0) throw RecordingBroken("a generator is set to a state from before");
+  draws_ = draws;
 }
 
 void Trace::check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message) {

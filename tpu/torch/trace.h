@@ -44,6 +44,11 @@ class Trace {
   // A 0-d operand from argument `argument`, element `element` of the call.
   ir::Value scalar(int argument, int element, ir::DType dtype);
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers);
+  // Whether draws from that generator (null: the default one) are the ones that random_state gives.
+  bool draws_from(const c10::GeneratorImpl* generator) const;
+  // Numbers drawn so far, which a generator's offset counts on top of its own: a checkpoint goes back by it.
+  int64_t draws() const { return draws_; }
+  void set_draws(int64_t draws);
   void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message);
 
   // Compiles what was recorded. `returns`: what the op returns, in terms of fresh values or tensors.

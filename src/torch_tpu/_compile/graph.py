@@ -3,6 +3,7 @@
 import functools
 import logging
 import operator
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -49,6 +50,7 @@ class CompiledGraph:
         self._boxed_call = True  # of the instance: wrappers copy those
         self._eager: set[str] = set()
         self._cuts: list[str] = []
+        self._lock = threading.Lock()
         self._run = self._plan()
         note(self)
         log.debug("%s:\n%s", name, gm.print_readable(print_output=False) if log.isEnabledFor(logging.DEBUG) else "")
@@ -65,15 +67,16 @@ class CompiledGraph:
         return self._cuts + [cut for piece in pieces for cut in piece.cuts()]
 
     def __call__(self, inputs: list) -> list:
+        run = self._run
         try:
-            return self._run(inputs)
+            return run(inputs)
         except NotRecordable as problem:
-            self._cut(problem)
+            with self._lock:
+                if self._run is run:  # else another thread was here first
+                    self._cut(problem)
         return self(inputs)
 
     def _cut(self, problem: NotRecordable) -> None:
-        if problem.node in self._eager:
-            raise RuntimeError(f"{self.name}: {problem}") from problem
         target = problem.target
         if isinstance(target, torch._ops.OpOverload) and target._schema.name not in _with_rows():
             # Nothing of this op can be recorded, wherever else it stands.
@@ -286,8 +289,6 @@ def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
         return isinstance(node.target, torch._ops.HigherOrderOperator)
     if any(isinstance(v, torch.Generator) for source in node.all_input_nodes for v in _values(source)):
         return True
-    if any(_is_generator(source) for source in node.all_input_nodes):
-        return True
     if _is_on_cpu(node) or node.target is aten._local_scalar_dense.default:
         return True
     for source in node.all_input_nodes:
@@ -300,10 +301,6 @@ def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
             if value.dim() != 0 or torch.Tag.pointwise not in node.target.tags:
                 return True
     return False
-
-
-def _is_generator(node: fx.Node) -> bool:
-    return node.op == "placeholder" and "rng_state" in node.name
 
 
 def _is_on_cpu(node: fx.Node) -> bool:
