@@ -75,6 +75,8 @@ def _register() -> None:
     _distributed.register()
     # Thread-local in torch: a new thread starts with float16 and names its dtype.
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    # TORCH_LOGS=tpu tells what is recorded and where graphs are cut, TORCH_LOGS=+tpu the graphs as well.
+    torch._logging._internal.register_log("tpu", "torch_tpu")
     _patches.apply()
 
 

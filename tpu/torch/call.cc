@@ -227,6 +227,7 @@ class Collector {
         plan = add_plan(dense_of(cell, t->unsafe_storage().nbytes(), want).dims, *t);
       }
     } else {
+      TORCH_CHECK(cell.lost.empty(), "The tensor's content was lost: ", cell.lost);
       head(dtype, flags | kUnwritten, first, sizes);
       if (!contiguous) list(t->strides());
       const size_t bytes = t->unsafe_storage().nbytes();

@@ -91,6 +91,7 @@ void upload(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
     cell_of(*temporary.unsafeGetTensorImpl()).buffer = to_device(host.const_data_ptr(), temporary, src.sizes().vec(),
                                                                  pjrt::HostBufferSemantics::kImmutableOnlyDuringCall);
     if (src.numel() == 0) return;
+    if (Trace* trace = Trace::current()) trace->embed(temporary);
     copy_on_device(dst, temporary);
     return;
   }

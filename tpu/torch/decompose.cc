@@ -114,6 +114,8 @@ void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {
     int device = 0;
     for (const c10::IValue& v : args) {
       if (v.isTensor() && v.toTensor().defined() && !v.toTensor().is_cpu()) device = v.toTensor().device().index();
+      if (v.isGenerator() && !trace.draws_from(v.toGenerator().unsafeGetGeneratorImpl()))
+        throw RecordingBroken(entry.name + " draws from a generator of its own");
     }
     std::vector<Trace::Return> returns;
     try {

@@ -9,10 +9,11 @@ namespace tpu {
 // State as a 16-byte tensor: [seed u64 | offset u64], little-endian.
 class Generator final : public c10::GeneratorImpl {
  public:
-  explicit Generator(int device);
+  explicit Generator(int device, uint64_t seed = c10::default_rng_seed_val);
   void set_current_seed(uint64_t seed) override;
-  void set_offset(uint64_t offset) override { offset_ = offset; }
-  uint64_t get_offset() const override { return offset_; }
+  // Inside a recording the offset counts the recorded draws too, and setting it moves those: see Trace::set_draws.
+  void set_offset(uint64_t offset) override;
+  uint64_t get_offset() const override;
   uint64_t current_seed() const override { return seed_; }
   uint64_t seed() override;
   void set_state(const c10::TensorImpl& state) override;
@@ -22,7 +23,7 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override;
-  uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+  uint64_t seed_, offset_ = 0;
 };
 
 const at::Generator& default_generator(int device);

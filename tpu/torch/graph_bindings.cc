@@ -1,6 +1,7 @@
 // torch_tpu._C.Graph: a compiled graph as AOTAutograd calls it, with one list of inputs that it empties.
 #include "tpu/torch/graph_bindings.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -33,15 +34,21 @@ py::object to_object(const c10::IValue& v) {
   return py::none();
 }
 
+Graph::Values to_values(const py::list& list) {
+  Graph::Values values;
+  values.reserve(list.size());
+  for (py::handle h : list) values.push_back(to_value(h.ptr()));
+  return values;
+}
+
 class PythonGraph {
  public:
-  PythonGraph(std::string name, size_t num_inputs, py::function record)
-      : graph_(std::move(name), num_inputs), record_(std::move(record)) {}
+  PythonGraph(std::string name, size_t num_inputs, py::function record, bool is_step)
+      : graph_(std::move(name), num_inputs, is_step ? Graph::Kind::kStep : Graph::Kind::kFunction),
+        record_(std::move(record)) {}
 
   py::list call(const py::list& inputs) {
-    Graph::Values values;
-    values.reserve(inputs.size());
-    for (py::handle h : inputs) values.push_back(to_value(h.ptr()));
+    const Graph::Values values = to_values(inputs);
     Graph::Values outputs;
     {
       py::gil_scoped_release release;
@@ -54,8 +61,20 @@ class PythonGraph {
     return list;
   }
 
+  py::list outside(const py::list& inputs) {
+    const Graph::Values values = to_values(inputs);
+    std::vector<at::Tensor> tensors;
+    {
+      py::gil_scoped_release release;
+      tensors = graph_.outside(values, [this](const Graph::Values& own) { return record(own); });
+    }
+    py::list list;
+    for (const at::Tensor& t : tensors) list.append(to_object(t));
+    return list;
+  }
+
   const std::string& name() const { return graph_.name(); }
-  size_t num_programs() { return graph_.num_programs(); }
+  std::vector<std::string> programs() { return graph_.programs(); }
 
  private:
   Graph::Values record(const Graph::Values& own) {
@@ -75,10 +94,12 @@ class PythonGraph {
 
 void bind_graph(py::module_& m) {
   py::class_<PythonGraph>(m, "Graph")
-      .def(py::init<std::string, size_t, py::function>(), py::arg("name"), py::arg("num_inputs"), py::arg("record"))
+      .def(py::init<std::string, size_t, py::function, bool>(), py::arg("name"), py::arg("num_inputs"),
+           py::arg("record"), py::arg("is_step") = false)
       .def("__call__", torch::wrap_pybind_function(&PythonGraph::call))
       .def_property_readonly("name", &PythonGraph::name)
-      .def_property_readonly("num_programs", &PythonGraph::num_programs)
+      .def("outside", torch::wrap_pybind_function(&PythonGraph::outside))
+      .def_property_readonly("programs", &PythonGraph::programs)
       // How AOTAutograd calls it.
       .attr("_boxed_call") = true;
 }

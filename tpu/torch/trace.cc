@@ -1,6 +1,7 @@
 #include "tpu/torch/trace.h"
 
 #include "tpu/torch/debug.h"
+#include "tpu/torch/generator.h"
 #include "tpu/torch/scalar_type.h"
 
 namespace tpu {
@@ -80,6 +81,7 @@ Trace::State& Trace::state(const at::Tensor& t) {
                          .elements = type.numel()},
                         type);
   } else {
+    s.is_captured = true;
     captured_.push_back(cell->buffer);
     s.value = parameter({.kind = Parameter::Kind::kCaptured,
                          .index = static_cast<int>(captured_.size()) - 1,
@@ -89,6 +91,23 @@ Trace::State& Trace::state(const at::Tensor& t) {
                         type);
   }
   return s;
+}
+
+std::vector<at::Tensor> Trace::outside() const {
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const State& s = states_.at(order_[i]);
+    if (s.is_captured && !s.is_constant) tensors.push_back(kept_[i]);
+  }
+  return tensors;
+}
+
+void Trace::disown(const std::string& why) {
+  for (const at::Tensor& t : kept_) {
+    Cell& cell = cell_of(*t.unsafeGetTensorImpl());
+    const State& s = states_.at(&cell);
+    if (s.operand < 0 && !s.is_captured && s.writes > 0) cell.lost = why;
+  }
 }
 
 // How t lies in the current dense value of its storage.
@@ -188,13 +207,30 @@ std::pair<ir::Value, ir::Value> Trace::random_state(int64_t numbers) {
   return {seed, offset};
 }
 
+bool Trace::draws_from(const c10::GeneratorImpl* generator) const {
+  const c10::GeneratorImpl* default_one = default_generator(call_.device).unsafeGetGeneratorImpl();
+  return (generator ? generator : default_one) == (call_.generator ? call_.generator : default_one);
+}
+
+void Trace::set_draws(int64_t draws) {
+  if (draws < 0) throw RecordingBroken("a generator is set to a state from before");
+  draws_ = draws;
+}
+
 void Trace::check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message) {
   checks_.push_back({std::move(error), std::move(message)});
   told_.push_back(ir::reshape(ir::convert(failed, ir::DType::kI64), {1}));
   told_.push_back(ir::reshape(ir::convert(value, ir::DType::kI64), {1}));
 }
 
-ProgramPtr Trace::finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why) {
+ProgramPtr Trace::finish(const OpEntry& entry, std::vector<Return> returns, const std::string& why) {
+  for (Return& r : returns) {
+    // A result is made of an output and a geometry; bits that say how to read it are resolved.
+    if (!r.tensor.defined() || !(r.tensor.is_conj() || r.tensor.is_neg())) continue;
+    if (find_operand(r.tensor.unsafeGetTensorImpl()) >= 0) continue;
+    r.value = read(r.tensor);
+    r.like = std::exchange(r.tensor, at::Tensor());
+  }
   auto program = std::make_shared<Program>();
   program->op = entry.name;
   program->producer = interned(entry.name);

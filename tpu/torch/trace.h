@@ -31,6 +31,13 @@ class Trace {
     return it == states_.end() ? 0 : it->second.writes;
   }
 
+  // A tensor made while recording whose content is the same in each run.
+  void embed(const at::Tensor& t) { state(t).is_constant = true; }
+  // What was read or written although it is neither an operand nor made while recording.
+  std::vector<at::Tensor> outside() const;
+  // Lets tensors that were computed while recording, and have their content in no run, say so when they are read.
+  void disown(const std::string& why);
+
   // The logical value of a tensor (conj and neg bits applied).
   ir::Value read(const at::Tensor& t);
   void write(const at::Tensor& t, const ir::Value& v);
@@ -38,6 +45,11 @@ class Trace {
   // `held_as`: an error where this dtype cannot hold the number.
   ir::Value scalar(int argument, int element, ir::DType dtype, std::optional<ir::DType> held_as = {});
   std::pair<ir::Value, ir::Value> random_state(int64_t numbers);
+  // Whether draws from that generator (null: the default one) are the ones that random_state gives.
+  bool draws_from(const c10::GeneratorImpl* generator) const;
+  // Numbers drawn so far, which a generator's offset counts on top of its own: a checkpoint goes back by it.
+  int64_t draws() const { return draws_; }
+  void set_draws(int64_t draws);
   void check(const ir::Value& failed, const ir::Value& value, std::string error, std::string message);
 
   // Compiles what was recorded. `returns`: what the op returns, in terms of fresh values or tensors.
@@ -49,7 +61,7 @@ class Trace {
     bool in_list = false;
     std::optional<int64_t> number = {};  // an int among the results
   };
-  ProgramPtr finish(const OpEntry& entry, const std::vector<Return>& returns, const std::string& why);
+  ProgramPtr finish(const OpEntry& entry, std::vector<Return> returns, const std::string& why);
 
   // The recording of this thread, if any.
   static Trace* current();
@@ -67,6 +79,7 @@ class Trace {
     ir::Value value;  // dense, row-major over the storage
     int writes = 0;
     int parameter = -1, operand = -1;
+    bool is_captured = false, is_constant = false;
   };
   State& state(const at::Tensor& t);
   ir::Value parameter(const Parameter& p, const ir::Type& type);

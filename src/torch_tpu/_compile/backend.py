@@ -1,5 +1,6 @@
 """The Dynamo backend "tpu": an FX graph through AOTAutograd to programs. Loaded when it is first asked for."""
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +42,20 @@ def tpu(
     _check(mode, options)
     if not touches_device(gm, example_inputs):
         return gm.forward
-    return _backend(gm, example_inputs)
+    return _with_tuple_output(gm, example_inputs)
+
+
+def _with_tuple_output(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Dynamo's graphs return a tuple, as AOTAutograd wants it; others may return what they like."""
+    output = gm.graph.output_node()
+    if isinstance(output.args[0], list | tuple) and all(isinstance(x, fx.Node) for x in output.args[0]):
+        return _backend(gm, example_inputs)
+    structure = torch.utils._pytree.tree_structure(output.args[0])
+    flat = fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    flat.graph.output_node().args = (tuple(torch.utils._pytree.tree_leaves(flat.graph.output_node().args[0])),)
+    flat.recompile()
+    run = _backend(flat, example_inputs)
+    return lambda *inputs: torch.utils._pytree.tree_unflatten(list(run(*inputs)), structure)
 
 
 def touches_device(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

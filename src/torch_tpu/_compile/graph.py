@@ -1,7 +1,9 @@
 """An FX graph of ATen ops as programs: what the device computes is recorded together, the host does the rest."""
 
+import functools
 import logging
 import operator
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,6 +13,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_tpu import _C
+from torch_tpu._compile.report import note
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,13 @@ class NotRecordable(Exception):
     def __init__(self, node: fx.Node, why: BaseException) -> None:
         super().__init__(f"{node.target} ({node.name}): {str(why).splitlines()[0] if str(why) else type(why).__name__}")
         self.node = node.name
+        self.target = node.target
+
+
+@functools.cache
+def _with_rows() -> set[str]:
+    """The ops that have a row in the op table: "aten::add"."""
+    return {row["op"].split(".")[0] for row in _C._rows()}
 
 
 class CompiledGraph:
@@ -33,29 +43,51 @@ class CompiledGraph:
     the graph is cut around it, with a warning, and the op runs as it does in eager.
     """
 
-    def __init__(self, gm: fx.GraphModule, name: str) -> None:
+    def __init__(self, gm: fx.GraphModule, name: str, *, is_piece: bool = False) -> None:
         self.gm = gm
         self.name = name
+        self.is_piece = is_piece
         self._boxed_call = True  # of the instance: wrappers copy those
         self._eager: set[str] = set()
+        self._cuts: list[str] = []
+        self._lock = threading.Lock()
         self._run = self._plan()
+        note(self)
+        log.debug("%s:\n%s", name, gm.print_readable(print_output=False) if log.isEnabledFor(logging.DEBUG) else "")
+
+    def programs(self) -> list[tuple[str, list[str]]]:
+        """Its programs: the name of the piece, and for people the kinds of inputs that there is one for."""
+        if isinstance(self._run, _Pieces):
+            return [x for piece in self._run.compiled() for x in piece.programs()]
+        return [(self.name, self._run.programs)]
+
+    def cuts(self) -> list[str]:
+        """What runs by itself although it was to be part of a program, and why."""
+        pieces = self._run.compiled() if isinstance(self._run, _Pieces) else []
+        return self._cuts + [cut for piece in pieces for cut in piece.cuts()]
 
     def __call__(self, inputs: list) -> list:
+        run = self._run
         try:
-            return self._run(inputs)
+            return run(inputs)
         except NotRecordable as problem:
-            self._cut(problem)
+            with self._lock:
+                if self._run is run:  # else another thread was here first
+                    self._cut(problem)
         return self(inputs)
 
     def _cut(self, problem: NotRecordable) -> None:
-        if problem.node in self._eager:
-            raise RuntimeError(f"{self.name}: {problem}") from problem
+        target = problem.target
+        if isinstance(target, torch._ops.OpOverload) and target._schema.name not in _with_rows():
+            # Nothing of this op can be recorded, wherever else it stands.
+            self._eager |= {node.name for node in self.gm.graph.nodes if node.target is target}
         self._eager.add(problem.node)
         warnings.warn(
             f"{self.name} is cut around an op that cannot be part of a program and runs by itself: {problem}",
             stacklevel=3,
         )
         log.info("%s: cut around %s", self.name, problem)
+        self._cuts.append(str(problem))
         self._run = self._plan()
 
     def _plan(self) -> Callable[[list], list]:
@@ -67,17 +99,19 @@ class CompiledGraph:
 
 
 def _program(gm: fx.GraphModule, name: str) -> Callable[[list], list]:
-    return _C.Graph(name, len(gm.graph.find_nodes(op="placeholder")), _Recorder(gm))
+    return _C.Graph(name, len(gm.graph.find_nodes(op="placeholder")), _Recorder(gm, name))
 
 
 class _Recorder(fx.Interpreter):
     """Runs a graph's ops inside a recording."""
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, name: str) -> None:
         super().__init__(gm)
         self.extra_traceback = False
+        self.name = name
 
     def __call__(self, inputs: list) -> list:
+        log.info("%s: recorded for %s", self.name, [_describe(x) for x in inputs])
         with _disable_current_modes(), torch._C._DisableAutocast(), torch.no_grad():
             outputs = super().run(*inputs, enable_io_processing=False)
         self.env.clear()
@@ -89,6 +123,10 @@ class _Recorder(fx.Interpreter):
         except Exception as error:
             self.env.clear()
             raise NotRecordable(n, error) from error
+
+
+def _describe(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
 
 
 class _Pieces:
@@ -103,12 +141,12 @@ class _Pieces:
         for level in sorted(set(levels.values())):
             inside = [node for node in gm.graph.nodes if levels.get(node) == level]
             piece, takes, gives = _extract(gm, inside, self._attributes)
-            if level % 2:
-                run = CompiledGraph(piece, f"{name}.{level // 2}")
-            else:
-                run = _host(piece)
+            run = CompiledGraph(piece, f"{name}.{level // 2}", is_piece=True) if level % 2 else _host(piece)
             self._pieces.append((run, takes, gives))
         self._drops = self._last_uses()
+
+    def compiled(self) -> list[CompiledGraph]:
+        return [run for run, _, _ in self._pieces if isinstance(run, CompiledGraph)]
 
     def _last_uses(self) -> list[list[str]]:
         """For each piece the values that nothing needs after it."""
@@ -233,12 +271,13 @@ def _constants(graph: fx.Graph) -> set[fx.Node]:
             ):
                 constants.add(node)
     for node in reversed(list(graph.nodes)):
-        if node in constants and node.op != "get_attr":
-            if not all(
-                user in constants or (user.op != "output" and not _is_host_work(user, constants)) for user in node.users
-            ):
-                constants.discard(node)
+        if node in constants and node.op != "get_attr" and any(_is_hosts(user, constants) for user in node.users):
+            constants.discard(node)
     return constants
+
+
+def _is_hosts(node: fx.Node, constants: set[fx.Node]) -> bool:
+    return node.op == "output" or _is_host_work(node, constants)
 
 
 def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
@@ -249,8 +288,6 @@ def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
         # Arithmetic with sizes is the recording's own business. Higher-order ops decide by data.
         return isinstance(node.target, torch._ops.HigherOrderOperator)
     if any(isinstance(v, torch.Generator) for source in node.all_input_nodes for v in _values(source)):
-        return True
-    if any(_is_generator(source) for source in node.all_input_nodes):
         return True
     if _is_on_cpu(node) or node.target is aten._local_scalar_dense.default:
         return True
@@ -264,10 +301,6 @@ def _is_host_work(node: fx.Node, constants: set[fx.Node]) -> bool:
             if value.dim() != 0 or torch.Tag.pointwise not in node.target.tags:
                 return True
     return False
-
-
-def _is_generator(node: fx.Node) -> bool:
-    return node.op == "placeholder" and "rng_state" in node.name
 
 
 def _is_on_cpu(node: fx.Node) -> bool:

@@ -1,5 +1,6 @@
 """What forward keeps for backward."""
 
+import operator
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 def partition(joint: fx.GraphModule, joint_inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Splits a joint graph where least has to be kept: ``min_cut_rematerialization_partition``, made right for inputs
-    that the graph changes."""
+    that the graph changes and for random numbers."""
     keep_old_values(joint.graph)
+    keep_draws(joint.graph)
     return min_cut_rematerialization_partition(joint, joint_inputs, **options)
 
 
@@ -37,3 +39,13 @@ def keep_old_values(graph: fx.Graph) -> None:
         node.replace_all_uses_with(
             old, lambda user, old=old: user is not old and user.target is not torch.ops.aten.copy_.default
         )
+
+
+def keep_draws(graph: fx.Graph) -> None:
+    """Lets backward have the random numbers of forward instead of drawing them again, also where a checkpoint asks for
+    that: PyTorch would draw both from generators of their own, which are not those of eager."""
+    for node in graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            for drawn in (node, *node.users):
+                if drawn is node or drawn.target is operator.getitem:
+                    drawn.meta["recompute"] = CheckpointPolicy.MUST_SAVE
