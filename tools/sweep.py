@@ -247,8 +247,8 @@ def page(options):
         "",
         "Also taken as agreeing: random results of the same shape and dtype whose mean is one that other seeds give; "
         "other places of equal elements",
-        "(sort, topk, median, mode); the functional result where the CPU's out= form or its form for views with the neg "
-        "bit gives another.",
+        "(sort, topk, median, mode); the functional result where the CPU's out= form or its form for views with the "
+        "neg bit gives another.",
         "",
         *(f"- **{kind}**: {text}" for kind, text in KINDS.items()),
         "",
