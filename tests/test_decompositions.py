@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 from beside import beside
 
 import torch_tpu
@@ -223,3 +224,13 @@ def test_wrong_calls_of_ops_without_a_row_are_cpus_errors():
                 call(d)
             texts.append(str(e.value).split("\n")[0])
         assert texts[0] == texts[1]
+
+
+def test_an_argument_behind_one_left_at_its_default_keeps_its_place():
+    x, target = torch.arange(12.0).view(3, 4) / 7, torch.tensor([1, 0, 3])
+
+    def losses(d):
+        args = x.to(d), target.to(d)
+        return [F.multi_margin_loss(*args, **k) for k in ({"reduction": "sum"}, {"p": 2}, {"margin": 0.5})]
+
+    beside(losses, rtol=1e-6, atol=1e-6)

@@ -41,7 +41,12 @@ def worker():
         task = json.loads(line)
         start = time.monotonic()
         result = opinfo_checks.run(**task)
-        result |= {"name": task["name"], "dtype": task["dtype"], "seconds": round(time.monotonic() - start, 2)}
+        result |= {
+            "name": task["name"],
+            "dtype": task["dtype"],
+            "samples": task["samples"],
+            "seconds": round(time.monotonic() - start, 2),
+        }
         with open("/proc/self/statm") as f:
             result["kb"] = int(f.read().split()[1]) * 4
         answers.write(json.dumps(result) + "\n")
@@ -217,9 +222,10 @@ def table(options):
 
 
 def page(options):
-    """Writes docs/opinfo.md from the results."""
+    """Writes docs/opinfo.md from the results, with what of all cases they are."""
     sys.path.insert(0, str(ROOT / "tests"))
     from opinfo_checks import KINDS
+    from opinfo_checks import tasks as all_tasks
     from opinfo_reasons import reason
 
     results = read(options.results)
@@ -228,12 +234,21 @@ def page(options):
     lines = [
         "# OpInfo",
         "",
-        "Every OpInfo and ModuleInfo of PyTorch's `torch.testing._internal`, run on the device and on the CPU and "
+        "OpInfos and ModuleInfos of PyTorch's `torch.testing._internal`, run on the device and on the CPU and "
         "compared: values, within the OpInfo's",
         "own tolerances (or as near to double precision as the CPU is), dtypes, shapes, strides, what results alias, "
         "exceptions. A cell counts",
         "the OpInfos all of whose samples agree. What the CPU cannot do itself does not count. Written by "
         "`tools/sweep.py page` from a run of `tools/sweep.py run`.",
+        "",
+        f"**This run: {len(results)} of {len(all_tasks())} cases** (an OpInfo or ModuleInfo with one dtype), at most "
+        f"{' or '.join(sorted({str(r.get('samples') or 'all') for r in results}))} distinct samples each. What was "
+        "not run is in no figure below.",
+        "",
+        "Also taken as agreeing: random results of the same shape and dtype whose mean is one that other seeds give; "
+        "other places of equal elements",
+        "(sort, topk, median, mode); the functional result where the CPU's out= form or its form for views with the "
+        "neg bit gives another.",
         "",
         *(f"- **{kind}**: {text}" for kind, text in KINDS.items()),
         "",

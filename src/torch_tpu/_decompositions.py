@@ -27,16 +27,19 @@ def has(op: torch._ops.OpOverload) -> bool:
 
 def call(op: torch._ops.OpOverload, args: list):
     """Runs the decomposition of ``op`` on all its schema arguments, given in order."""
-    positional, keywords = [], {}
+    positional, keywords, given = [], {}, 0
     for argument, value in zip(op._schema.arguments, args, strict=True):
         value = _restore(str(argument.real_type), value)
         if argument.kwarg_only:
             keywords[argument.name] = value
-        elif argument.has_default_value() and value == argument.default_value and not isinstance(value, torch.Tensor):
-            # Decompositions may lack trailing arguments that only some overloads have.
-            keywords[argument.name] = value
-        else:
-            positional.append(value)
+            continue
+        positional.append(value)
+        if not _is_default(op, argument.name, value):
+            given = len(positional)
+    # Decompositions may lack trailing arguments that only some overloads have. One in the middle must stay, or those
+    # behind it would take its place.
+    required = sum(not a.kwarg_only and not a.has_default_value() for a in op._schema.arguments)
+    positional = positional[: max(given, required)]
     keywords = {k: v for k, v in keywords.items() if not _is_default(op, k, v)}
     return _table()[op](*positional, **keywords)
 

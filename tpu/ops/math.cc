@@ -368,6 +368,7 @@ const Row kRows[] = {
     {"complex", make_complex},
     {"polar", polar},
     {"_conj_physical", unary(ir::conj)},
+    {"conj_physical_", [](Op& o) { return ir::is_complex(o.in(0).dtype()) ? ir::conj(o.in(0)) : o.in(0); }},
 };
 
 }  // namespace
