@@ -29,7 +29,7 @@ std::complex<double> as_complex(const Number& n);
 DType natural_dtype(const Number& n);
 
 // The call itself is wrong in a way that the Meta kernel does not tell: thrown by rules, raised as the
-// Python exception `type` ("RuntimeError", "IndexError", "ValueError") with exactly this text.
+// Python exception `type` ("RuntimeError", "IndexError", "ValueError", "NotImplementedError") with this very text.
 class UserError : public std::runtime_error {
  public:
   explicit UserError(const std::string& message, std::string type = "RuntimeError")
