@@ -10,7 +10,8 @@ OPS = ["nn.functional.grid_sample", "grid_sampler_2d", "grid_sampler_3d"]
 
 @pytest.mark.parametrize("case", cases(*OPS, dtypes=(torch.float32, torch.float64)), ids=case_id)
 def test_samples_as_on_cpu(case):
-    check(*case, samples=30)
+    # The grid's gradient is a difference of neighbours times their number: single precision rounds it elsewhere.
+    check(*case, samples=30, grad_dtypes=(torch.float64,))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
