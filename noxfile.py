@@ -1,6 +1,7 @@
-"""The tests on every CPU plugin: `nox`, or `nox -s "plugins(plugin='xla-cpu-pjrt')"` for one. Named tests: `nox -- tests/test_views.py`.
+"""The tests on every CPU plugin, and on other versions of torch.
 
-Each session is an environment of its own, with the package built from this tree.
+`nox` for all plugins, `nox -s "plugins(xla-cpu-pjrt)"` for one, `nox -s torches` for other torches; tests by name after
+`--`. Each session has an environment of its own, with the package built from this tree.
 """
 
 import nox

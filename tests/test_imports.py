@@ -37,5 +37,5 @@ def test_a_callback_runs_once_right_after_the_import(package):
 
 def test_a_package_that_does_not_exist_is_not_found_as_ever(package):
     when_imported("some_package.absent", lambda module: None)
-    with pytest.raises(ModuleNotFoundError, match="some_package.absent"):
+    with pytest.raises(ModuleNotFoundError, match=r"some_package\.absent"):
         import some_package.absent  # noqa: F401

@@ -57,7 +57,7 @@ def _load() -> str | None:
 
 
 def _register() -> None:
-    from torch_tpu import _C, _backends, _patches, _distributed, _plugin
+    from torch_tpu import _C, _backends, _distributed, _patches, _plugin
 
     if torch._C._get_privateuse1_backend_name() != "tpu":
         torch.utils.rename_privateuse1_backend("tpu")

@@ -29,8 +29,10 @@ Margins margins(Op& o, const Value& x) {
     throw UserError("inconsistent target size, expected " + std::to_string(rows) + " but got " + sizes_text(target));
   }
   if (target.dtype() != DType::kI64) {
-    throw UserError(std::string("expected scalar type Long but found ") +
-                    (target.dtype() == DType::kF32 ? "Float" : target.dtype() == DType::kI32 ? "Int" : "another"));
+    throw UserError(std::string("expected scalar type Long but found ") + (target.dtype() == DType::kF32 ? "Float"
+                                                                           : target.dtype() == DType::kI32
+                                                                               ? "Int"
+                                                                               : "another"));
   }
   const double p = o.number("p");
   if (p != 1 && p != 2) throw UserError("only p == 1 and p == 2 supported", "ValueError");

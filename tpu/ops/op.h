@@ -42,7 +42,7 @@ struct Argument {
   enum class Kind { kNone, kTensor, kTensorList, kNumber, kNumberList, kText, kDType, kOther };
   std::string name;
   Kind kind = Kind::kNone;
-  Value tensor;                 // kTensor
+  Value tensor;  // kTensor
   // kTensor: row-major without gaps. For results that PyTorch defines by the layout of an argument.
   bool is_contiguous = true;
   Values tensors;               // kTensorList; an absent element is an empty Value
