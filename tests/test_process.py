@@ -42,3 +42,27 @@ except KeyboardInterrupt:
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "continued\n", "")
+
+
+def test_programs_that_are_no_longer_used_make_room(run_python):
+    code = """
+import torch
+from torch_tpu import _C
+hot = torch.ones(3, device="tpu")
+most = 0
+for n in range(1, 400):
+    x = torch.ones(n, device="tpu")
+    assert (x * 2 + 1).sum().item() == 3 * n
+    hot.add_(1)
+    most = max(most, _C._live_programs())
+misses = torch.tpu.counters()["memory_misses"]
+hot.add_(1)
+print(hot.tolist(), most <= 110, misses == torch.tpu.counters()["memory_misses"])
+"""
+    done = run_python(code, TORCH_TPU_MAX_PROGRAMS="100")
+    assert done.stdout == "[401.0, 401.0, 401.0] True True\n", done.stdout + done.stderr
+
+
+def test_a_bound_of_programs_that_makes_no_sense_is_an_error(run_python):
+    done = run_python("import torch; torch.ones(1, device='tpu')", TORCH_TPU_MAX_PROGRAMS="none")
+    assert "TORCH_TPU_MAX_PROGRAMS is 'none': set it to a number above 0." in done.stderr

@@ -31,6 +31,17 @@ std::function<PluginChoice()>& resolver() {
   return *r;
 }
 
+// Half of the memory mappings that this process may have, at four for each program of XLA:CPU.
+int64_t most_programs() {
+  if (const char* text = std::getenv("TORCH_TPU_MAX_PROGRAMS")) {
+    if (const int64_t n = std::atoll(text); n > 0) return n;
+    throw std::runtime_error(std::string("TORCH_TPU_MAX_PROGRAMS is '") + text + "': set it to a number above 0.");
+  }
+  int64_t mappings = 65530;
+  std::ifstream("/proc/sys/vm/max_map_count") >> mappings;
+  return std::max<int64_t>(mappings / 8, 256);
+}
+
 PluginChoice choose() {
   // The resolver may need the GIL, so nothing is locked while it runs.
   std::function<PluginChoice()> resolve;
@@ -166,6 +177,15 @@ Session::Session(const PluginChoice& choice) {
     streams_.push_back(std::make_unique<std::array<Stream, kStreams>>());
   }
   if (const char* text = std::getenv("TORCH_TPU_XLA_OPTIONS")) extra_options_ = parse_options(text);
+  max_programs_ = most_programs();
+}
+
+Session::Program Session::keep(pjrt::LoadedExecutable program) {
+  ++live_programs_;
+  return Program(new pjrt::LoadedExecutable(std::move(program)), [this](const pjrt::LoadedExecutable* p) {
+    delete p;
+    --live_programs_;
+  });
 }
 
 std::string Session::options(Effort effort) {
@@ -205,7 +225,7 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
       try {
         const ActivityScope scope(Activity::Kind::kLoad);
         if (scope) scope->name = reason.op, scope->detail = reason.why;
-        auto program = std::make_shared<pjrt::LoadedExecutable>(client_->deserialize(*stored, opts));
+        auto program = keep(client_->deserialize(*stored, opts));
         if (log) log_line("compiles", reason.op + ": from disk in " + ms() + " ms; " + reason.why);
         return program;
       } catch (const pjrt::Error&) {
@@ -217,7 +237,7 @@ Session::Program Session::compile(const std::string& text, Effort effort, const 
       {
         const ActivityScope scope(Activity::Kind::kCompile);
         if (scope) scope->name = reason.op, scope->detail = reason.why;
-        program = std::make_shared<pjrt::LoadedExecutable>(client_->compile(text, opts));
+        program = keep(client_->compile(text, opts));
       }
       ++counters().compiles;
       counters().compile_nanoseconds +=

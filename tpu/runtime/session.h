@@ -80,6 +80,10 @@ class Session {
   MemoryUse& memory(int device) { return *memory_[device]; }
 
   using Program = std::shared_ptr<const pjrt::LoadedExecutable>;
+  // How many programs are loaded, and how many should be at most: each is some memory mappings, of which Linux allows a
+  // process vm.max_map_count; past that, plugins abort.
+  int64_t live_programs() const { return live_programs_; }
+  int64_t max_programs() const { return max_programs_; }
   // From disk, or compiled.
   Program compile(const std::string& text, Effort effort, const CompileReason& reason);
 
@@ -104,6 +108,7 @@ class Session {
   explicit Session(const PluginChoice& choice);
   std::string options(Effort effort);
   void forget_option(const std::string& name);
+  Program keep(pjrt::LoadedExecutable program);
 
   std::shared_ptr<pjrt::Client> client_;
   const Platform* platform_;
@@ -112,6 +117,8 @@ class Session {
   std::vector<std::unique_ptr<MemoryUse>> memory_;
   std::vector<std::unique_ptr<std::array<Stream, kStreams>>> streams_;
   std::vector<XlaOption> extra_options_;
+  std::atomic<int64_t> live_programs_{0};
+  int64_t max_programs_;
 
   std::mutex options_mutex_;
   std::vector<std::string> unknown_options_;

@@ -160,6 +160,7 @@ PYBIND11_MODULE(_C, m) {
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));
   });
   m.def("_counters", &counters_dict);
+  m.def("_live_programs", [] { return runtime::Session::get().live_programs(); });
   m.def("_reset_counters", [] { runtime::counters().reset(); });
   m.def("_platform_info", &platform_info);
   m.def("_cache_info", &cache_info);

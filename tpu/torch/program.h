@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,6 +79,8 @@ struct Program {
   std::vector<runtime::BufferPtr> captured;
   uint64_t random_draws = 0;
   std::string description;  // of the key
+  // Since programs that nobody needs were last looked for.
+  mutable std::atomic<bool> is_used{true};
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 

@@ -107,6 +107,37 @@ bool is_composite(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(DispatchKey::Autograd);
 }
 
+// Drops the programs that were not used since the round before.
+void drop_unused_programs() {
+  std::vector<ProgramPtr> dropped;  // end after the locks
+  Entries& all = entries();
+  std::lock_guard lock(all.mutex);
+  for (auto& [name, entry] : all.by_name) {
+    std::lock_guard entry_lock(entry->mutex);
+    std::erase_if(entry->programs, [&](const auto& p) {
+      if (p.second->is_used.exchange(false)) return false;
+      dropped.push_back(p.second);
+      return true;
+    });
+  }
+}
+
+// A process that keeps making programs forgets those that it no longer uses; the disk has them still.
+void make_room() {
+  static std::mutex one_at_a_time;
+  static bool is_marked = false;
+  const runtime::Session& session = runtime::Session::get();
+  const int64_t most = session.max_programs();
+  if (session.live_programs() <= most / 4 * 3) return;
+  std::lock_guard lock(one_at_a_time);
+  // The first round, early, finds nothing unused: it begins the time that use is looked at.
+  if (!std::exchange(is_marked, true)) drop_unused_programs();
+  if (session.live_programs() <= most) return;
+  drop_unused_programs();
+  if (session.live_programs() > most / 4 * 3) drop_unused_programs();
+  is_marked = false;
+}
+
 class Registrar {
  public:
   Registrar()
@@ -239,15 +270,19 @@ ProgramPtr OpEntry::find(const Key& key) {
   runtime::Counters& count = runtime::counters();
   std::lock_guard lock(mutex);
   const auto it = programs.find(key);
-  (it == programs.end() ? count.memory_misses : count.memory_hits).fetch_add(1, std::memory_order_relaxed);
-  return it == programs.end() ? nullptr : it->second;
+  if (it == programs.end()) {
+    count.memory_misses.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  count.memory_hits.fetch_add(1, std::memory_order_relaxed);
+  const std::atomic<bool>& is_used = it->second->is_used;
+  if (!is_used.load(std::memory_order_relaxed)) it->second->is_used.store(true, std::memory_order_relaxed);
+  return it->second;
 }
 
 ProgramPtr OpEntry::remember(const Key& key, ProgramPtr program) {
-  // An op whose calls never repeat starts anew.
-  constexpr size_t kMost = 4096;
+  make_room();
   std::lock_guard lock(mutex);
-  if (programs.size() >= kMost) programs.clear();
   return programs.try_emplace(key, std::move(program)).first->second;
 }
 
