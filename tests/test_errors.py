@@ -237,12 +237,11 @@ def test_dtypes_that_the_device_does_not_have():
         torch.quantize_per_tensor(ones("cpu", 2), 0.1, 0, torch.qint8).to("tpu")
 
 
-def test_compressed_sparse_tensors_are_refused_in_a_sentence():
-    sparse = torch.eye(2).to_sparse_csr()
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        sparse.to("tpu")
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        ones("tpu", 2, 2).to_sparse_csr()
+def test_work_on_compressed_sparse_tensors_is_refused_in_a_sentence():
+    sparse = torch.eye(2).to_sparse_csr().to("tpu")
+    for work in (sparse.to_dense, lambda: sparse @ ones("tpu", 2, 2), lambda: sparse + sparse):
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            work()
     assert ones("tpu", 2).sum().item() == 2
 
 
