@@ -3,6 +3,8 @@
 # is changed. pip's own configuration is honoured, so a torch that it already reaches is used.
 PYTHON ?= python3
 JOBS ?= 2
+# Of pytest. The sweep over PyTorch's operator database takes longer: `make sweep`.
+ARGS ?= -n $(JOBS) --dist loadfile --ignore=tests/test_sweep.py
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/stamp
@@ -16,7 +18,7 @@ endif
 PIP := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml $(wildcard CMakeLists.txt cmake/*) $(shell find src tpu -type f -not -name '*.pyc' 2>/dev/null)
 
-.PHONY: build test demo wheel lint coverage clean help
+.PHONY: build test sweep demo wheel lint coverage clean help
 build: $(STAMP)/installed  ## compile, and install the package into .venv
 
 test: build $(STAMP)/test  ## all tests; ARGS="tests/test_x.py -k word" for some
@@ -28,7 +30,10 @@ test: build $(STAMP)/test  ## all tests; ARGS="tests/test_x.py -k word" for some
 	$(BIN)/python -P -m pytest $(ARGS)
 
 demo: build $(STAMP)/demo  ## sentence similarity, digits and a small GPT on the device, beside the CPU
-	$(BIN)/python examples/demo.py $(ARGS)
+	$(BIN)/python examples/demo.py
+
+sweep: build $(STAMP)/test  ## each OpInfo and ModuleInfo of PyTorch, beside the CPU
+	$(BIN)/python -P -m pytest -n $(JOBS) tests/test_sweep.py
 
 wheel: $(STAMP)/build  ## dist/*.whl
 	@$(BUILD_ENV) $(PIP) wheel -q --no-build-isolation --no-deps -w dist .

@@ -3,12 +3,14 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "tpu/pjrt/compile_options.h"
@@ -31,15 +33,17 @@ std::function<PluginChoice()>& resolver() {
   return *r;
 }
 
-// Half of the memory mappings that this process may have, at four for each program of XLA:CPU.
 int64_t most_programs() {
   if (const char* text = std::getenv("TORCH_TPU_MAX_PROGRAMS")) {
     if (const int64_t n = std::atoll(text); n > 0) return n;
     throw std::runtime_error(std::string("TORCH_TPU_MAX_PROGRAMS is '") + text + "': set it to a number above 0.");
   }
-  int64_t mappings = 65530;
-  std::ifstream("/proc/sys/vm/max_map_count") >> mappings;
-  return std::max<int64_t>(mappings / 8, 256);
+  return 8192;
+}
+
+int64_t count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
 }
 
 PluginChoice choose() {
@@ -178,6 +182,8 @@ Session::Session(const PluginChoice& choice) {
   }
   if (const char* text = std::getenv("TORCH_TPU_XLA_OPTIONS")) extra_options_ = parse_options(text);
   max_programs_ = most_programs();
+  max_mappings_ = 65530;
+  std::ifstream("/proc/sys/vm/max_map_count") >> max_mappings_;
 }
 
 Session::Program Session::keep(pjrt::LoadedExecutable program) {
@@ -186,6 +192,16 @@ Session::Program Session::keep(pjrt::LoadedExecutable program) {
     delete p;
     --live_programs_;
   });
+}
+
+Session::Room Session::room(bool count_now) {
+  // More often than programs of a hundred mappings can take up a quarter of all.
+  constexpr unsigned kEvery = 64;
+  if (count_now || asked_for_room_++ % kEvery == 0) mappings_ = count_mappings();
+  const int64_t programs = live_programs_, mappings = mappings_;
+  if (programs > max_programs_ || mappings > max_mappings_ / 4 * 3) return Room::kNone;
+  if (programs > max_programs_ / 4 * 3 || mappings > max_mappings_ / 2) return Room::kScarce;
+  return Room::kPlenty;
 }
 
 std::string Session::options(Effort effort) {

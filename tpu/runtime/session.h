@@ -80,10 +80,11 @@ class Session {
   MemoryUse& memory(int device) { return *memory_[device]; }
 
   using Program = std::shared_ptr<const pjrt::LoadedExecutable>;
-  // How many programs are loaded, and how many should be at most: each is some memory mappings, of which Linux allows a
-  // process vm.max_map_count; past that, plugins abort.
   int64_t live_programs() const { return live_programs_; }
-  int64_t max_programs() const { return max_programs_; }
+  // Whether more programs fit. Each is a few memory mappings, or a hundred, of which Linux allows a process
+  // vm.max_map_count; past that, a CPU plugin aborts. Counting the mappings takes a while, so it is not done each time.
+  enum class Room { kPlenty, kScarce, kNone };
+  Room room(bool count_now = false);
   // From disk, or compiled.
   Program compile(const std::string& text, Effort effort, const CompileReason& reason);
 
@@ -118,7 +119,9 @@ class Session {
   std::vector<std::unique_ptr<std::array<Stream, kStreams>>> streams_;
   std::vector<XlaOption> extra_options_;
   std::atomic<int64_t> live_programs_{0};
-  int64_t max_programs_;
+  int64_t max_programs_, max_mappings_;
+  std::atomic<int64_t> mappings_{0};
+  std::atomic<unsigned> asked_for_room_{0};
 
   std::mutex options_mutex_;
   std::vector<std::string> unknown_options_;

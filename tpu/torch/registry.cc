@@ -126,15 +126,17 @@ void drop_unused_programs() {
 void make_room() {
   static std::mutex one_at_a_time;
   static bool is_marked = false;
-  const runtime::Session& session = runtime::Session::get();
-  const int64_t most = session.max_programs();
-  if (session.live_programs() <= most / 4 * 3) return;
+  using Room = runtime::Session::Room;
+  runtime::Session& session = runtime::Session::get();
+  Room room = session.room();
+  if (room == Room::kPlenty) return;
   std::lock_guard lock(one_at_a_time);
   // The first round, early, finds nothing unused: it begins the time that use is looked at.
   if (!std::exchange(is_marked, true)) drop_unused_programs();
-  if (session.live_programs() <= most) return;
+  if (room != Room::kNone) return;
   drop_unused_programs();
-  if (session.live_programs() > most / 4 * 3) drop_unused_programs();
+  if (session.room(/*count_now=*/true) != Room::kPlenty) drop_unused_programs();
+  session.room(/*count_now=*/true);
   is_marked = false;
 }
 
