@@ -179,7 +179,7 @@ inline std::vector<Array> run(const Compiled& c, const std::vector<Array>& argum
         s.to_device(a.bytes.data(), a.dtype, a.dims, 0, pjrt::HostBufferSemantics::kImmutableOnlyDuringCall));
     raw.push_back(buffers.back()->raw());
   }
-  s.execute(*c.program, raw, {}, out, 0);
+  s.execute(*c.program, raw, {}, out, 0, 0);
   std::vector<Array> results;
   for (size_t i = 0; i < out.size(); ++i) {
     const pjrt::Buffer buffer(c.program->client(), out[i]);
