@@ -94,15 +94,12 @@ bool resize_outs(const OpEntry& entry, c10::ArrayRef<c10::IValue> args) {
 
 void set_python_hooks(const PythonHooks& h) { hooks = h; }
 
-void ensure_meta_kernel(const c10::OperatorHandle& op) {
-  static std::atomic<bool> imported{false};
-  if (imported || op.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
-      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) || !hooks.import_meta_kernels) {
-    return;
-  }
+void prepare_meta_kernels() {
+  // Not std::call_once: what is called takes the GIL, which another thread may hold while it waits here.
+  static std::atomic<bool> prepared{false};
+  if (prepared || !hooks.import_meta_kernels) return;
   hooks.import_meta_kernels();
-  imported = true;
+  prepared = true;
 }
 
 void record(Trace& trace, OpEntry& entry, torch::jit::Stack* stack) {

@@ -7,7 +7,7 @@ namespace tpu {
 
 // What needs the interpreter; set by the Python module, absent in C++-only programs. Each takes the GIL.
 struct PythonHooks {
-  // Registers PyTorch's Python Meta kernels (torch._meta_registrations).
+  // Imports PyTorch's Python Meta kernels and what they import at their first call.
   void (*import_meta_kernels)() = nullptr;
   // Whether PyTorch has a decomposition of the op, and calling it on the arguments on the stack,
   // which are replaced by its results. Throws what it throws.
@@ -18,8 +18,8 @@ struct PythonHooks {
 };
 void set_python_hooks(const PythonHooks& hooks);
 
-// Makes sure that the Python Meta kernels are registered if the op has no C++ one.
-void ensure_meta_kernel(const c10::OperatorHandle& op);
+// Imports, once, what PyTorch's Meta kernels that are written in Python need.
+void prepare_meta_kernels();
 
 // Runs the op by its decomposition; false, with the reason, when there is none or it needs real data.
 bool decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack, std::string& why);

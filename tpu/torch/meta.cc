@@ -104,7 +104,7 @@ at::Tensor to_meta(const at::Tensor& t) {
 
 torch::jit::Stack infer(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
   if (const auto known = nearest_of_nothing(op.operator_name().name, args)) return {*known};
-  ensure_meta_kernel(op);
+  prepare_meta_kernels();
   torch::jit::Stack stack;
   const auto& schema = op.schema().arguments();
   for (size_t i = 0; i < args.size(); ++i) {

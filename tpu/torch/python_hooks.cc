@@ -6,6 +6,9 @@
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <optional>
+#include <thread>
+
 #include "tpu/torch/debug.h"
 #include "tpu/torch/decompose.h"
 
@@ -91,9 +94,25 @@ std::string calling_python_line() {
   return {};
 }
 
+// In a thread of its own: Ctrl-C interrupts the main one, and what it tears of these imports (SymPy's swallow it, or
+// stay broken) would be torn for as long as the process runs.
 void import_meta_kernels() {
-  py::gil_scoped_acquire gil;
-  py::module_::import("torch._meta_registrations");
+  std::exception_ptr failed;
+  const auto import_all = [&failed] {
+    py::gil_scoped_acquire gil;
+    try {
+      for (const char* name : {"torch._meta_registrations", "torch.fx.experimental.symbolic_shapes"})
+        py::module_::import(name);
+    } catch (py::error_already_set& e) {
+      failed = std::make_exception_ptr(std::runtime_error(py::str(e.value()).cast<std::string>()));
+    }
+  };
+  {
+    std::optional<py::gil_scoped_release> released;
+    if (PyGILState_Check()) released.emplace();
+    std::thread(import_all).join();
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace
