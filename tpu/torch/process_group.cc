@@ -22,10 +22,34 @@ struct Reduction {
   bool average = false;
   std::optional<c10d::ReduceOp> scaled;
 
-  explicit Reduction(const c10d::ReduceOp& wanted) : op(wanted) {
+  Reduction(const c10d::ReduceOp& wanted, const Tensors& results, const char* what) : op(wanted) {
     average = wanted == c10d::ReduceOp::AVG;
     if (wanted == c10d::ReduceOp::PREMUL_SUM) scaled = wanted;
     if (average || scaled) op = c10d::ReduceOp::SUM;
+    for (const at::Tensor& t : results) {
+      TORCH_CHECK(!average || t.is_floating_point() || t.is_complex(), what,
+                  " by ReduceOp.AVG needs floating-point tensors, but got ", t.scalar_type(),
+                  ": take ReduceOp.SUM and divide as you need");
+    }
+  }
+  // What Gloo is asked for.
+  template <typename Options>
+  Options on_host(Options opts) const {
+    opts.reduceOp = op;
+    return opts;
+  }
+  // Operands that are not results: as they are, or scaled copies.
+  Tensors operands(Tensors host) const {
+    if (!scaled) return host;
+    for (at::Tensor& t : host) t = t.clone();
+    before(host);
+    return host;
+  }
+  std::function<void()> after(const Tensors& host, int size) const {
+    if (!average) return nullptr;
+    return [host, size] {
+      for (at::Tensor t : host) t.div_(size);
+    };
   }
   void before(Tensors& host) const {
     if (!scaled) return;
@@ -36,14 +60,6 @@ struct Reduction {
       } else {
         t.mul_(factor->double_factor);
       }
-    }
-  }
-  void check(const Tensors& tensors, const char* what) const {
-    if (!average) return;
-    for (const at::Tensor& t : tensors) {
-      TORCH_CHECK(t.is_floating_point() || t.is_complex(), what,
-                  " by ReduceOp.AVG needs floating-point tensors, but got ", t.scalar_type(),
-                  ": take ReduceOp.SUM and divide as you need");
     }
   }
 };
@@ -221,44 +237,32 @@ WorkPtr HostStagedBackend::broadcast(Tensors& tensors, const c10d::BroadcastOpti
   Tensors host = s.out(tensors, getRank() == opts.rootRank);
   // The root has the values already.
   if (getRank() == opts.rootRank) s.outputs.clear();
-  WorkPtr work = run(OpType::BROADCAST, "tpu:broadcast", std::move(s), [&] { return host_->broadcast(host, opts); });
-  return work;
+  return run(OpType::BROADCAST, "tpu:broadcast", std::move(s), [&] { return host_->broadcast(host, opts); });
 }
 
 WorkPtr HostStagedBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check(tensors, "all_reduce");
+  const Reduction reduction(opts.reduceOp, tensors, "all_reduce");
   Staged s;
   Tensors host = s.out(tensors, true);
   reduction.before(host);
-  if (reduction.average)
-    s.after = [host, n = getSize()] {
-      for (at::Tensor t : host) t.div_(n);
-    };
-  c10d::AllreduceOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  s.after = reduction.after(host, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::ALLREDUCE, "tpu:all_reduce", std::move(s), [&] { return host_->allreduce(host, inner); });
 }
 
 WorkPtr HostStagedBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check(tensors, "all_reduce_coalesced");
+  const Reduction reduction(opts.reduceOp, tensors, "all_reduce_coalesced");
   Staged s;
   Tensors host = s.out(tensors, true);
   reduction.before(host);
-  if (reduction.average)
-    s.after = [host, n = getSize()] {
-      for (at::Tensor t : host) t.div_(n);
-    };
-  c10d::AllreduceCoalescedOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  s.after = reduction.after(host, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::ALLREDUCE_COALESCED, "tpu:all_reduce_coalesced", std::move(s),
              [&] { return host_->allreduce_coalesced(host, inner); });
 }
 
 WorkPtr HostStagedBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check(tensors, "reduce");
+  const Reduction reduction(opts.reduceOp, tensors, "reduce");
   Staged s;
   Tensors host = s.out(tensors, true);
   // What Gloo leaves in the others' tensors is no result.
@@ -269,12 +273,8 @@ WorkPtr HostStagedBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o
     s.outputs.clear();
   }
   reduction.before(host);
-  if (reduction.average && getRank() == opts.rootRank)
-    s.after = [host, n = getSize()] {
-      for (at::Tensor t : host) t.div_(n);
-    };
-  c10d::ReduceOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  if (getRank() == opts.rootRank) s.after = reduction.after(host, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::REDUCE, "tpu:reduce", std::move(s), [&] { return host_->reduce(host, inner); });
 }
 
@@ -330,60 +330,38 @@ WorkPtr HostStagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& input
 
 WorkPtr HostStagedBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                           const c10d::ReduceScatterOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check(outputs, "reduce_scatter");
+  const Reduction reduction(opts.reduceOp, outputs, "reduce_scatter");
   Staged s;
   Tensors to = s.out(outputs, false);
   std::vector<Tensors> from;
   for (const Tensors& list : inputs) {
-    from.push_back(s.in(list));
-    if (reduction.scaled) {
-      for (at::Tensor& t : from.back()) t = t.clone();
-      reduction.before(from.back());
-    }
+    from.push_back(reduction.operands(s.in(list)));
   }
-  if (reduction.average)
-    s.after = [to, n = getSize()] {
-      for (at::Tensor t : to) t.div_(n);
-    };
-  c10d::ReduceScatterOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  s.after = reduction.after(to, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::REDUCE_SCATTER, "tpu:reduce_scatter", std::move(s),
              [&] { return host_->reduce_scatter(to, from, inner); });
 }
 
 WorkPtr HostStagedBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::ReduceScatterOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check({output}, "reduce_scatter_tensor");
+  const Reduction reduction(opts.reduceOp, {output}, "reduce_scatter_tensor");
   Staged s;
   at::Tensor to = s.output(output, false);
-  Tensors from{s.input(input)};
-  if (reduction.scaled) from[0] = from[0].clone();
-  reduction.before(from);
-  if (reduction.average) s.after = [to, n = getSize()] { at::Tensor(to).div_(n); };
-  c10d::ReduceScatterOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  Tensors from = reduction.operands({s.input(input)});
+  s.after = reduction.after({to}, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::_REDUCE_SCATTER_BASE, "tpu:_reduce_scatter_base", std::move(s),
              [&] { return host_->_reduce_scatter_base(to, from[0], inner); });
 }
 
 WorkPtr HostStagedBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::ReduceScatterOptions& opts) {
-  const Reduction reduction(opts.reduceOp);
-  reduction.check(outputs, "reduce_scatter_tensor_coalesced");
+  const Reduction reduction(opts.reduceOp, outputs, "reduce_scatter_tensor_coalesced");
   Staged s;
-  Tensors to = s.out(outputs, false), from = s.in(inputs);
-  if (reduction.scaled) {
-    for (at::Tensor& t : from) t = t.clone();
-    reduction.before(from);
-  }
-  if (reduction.average)
-    s.after = [to, n = getSize()] {
-      for (at::Tensor t : to) t.div_(n);
-    };
-  c10d::ReduceScatterOptions inner = opts;
-  inner.reduceOp = reduction.op;
+  Tensors to = s.out(outputs, false), from = reduction.operands(s.in(inputs));
+  s.after = reduction.after(to, getSize());
+  const auto inner = reduction.on_host(opts);
   return run(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tpu:reduce_scatter_tensor_coalesced", std::move(s),
              [&] { return host_->reduce_scatter_tensor_coalesced(to, from, inner); });
 }
